@@ -1,0 +1,42 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Optional as _Optional
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DispatcherReport(_message.Message):
+    __slots__ = ("dispatcher_id", "shards", "fires_per_second", "open_runs", "waiting_runs", "draining", "last_pass_age_ms")
+    DISPATCHER_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    FIRES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    OPEN_RUNS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_RUNS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    LAST_PASS_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    dispatcher_id: str
+    shards: _containers.RepeatedScalarFieldContainer[int]
+    fires_per_second: float
+    open_runs: int
+    waiting_runs: int
+    draining: bool
+    last_pass_age_ms: int
+    def __init__(self, dispatcher_id: _Optional[str] = ..., shards: _Optional[_Iterable[int]] = ..., fires_per_second: _Optional[float] = ..., open_runs: _Optional[int] = ..., waiting_runs: _Optional[int] = ..., draining: bool = ..., last_pass_age_ms: _Optional[int] = ...) -> None: ...
+
+class LeaderReply(_message.Message):
+    __slots__ = ("plan_version",)
+    PLAN_VERSION_FIELD_NUMBER: _ClassVar[int]
+    plan_version: int
+    def __init__(self, plan_version: _Optional[int] = ...) -> None: ...
+
+class HintRequest(_message.Message):
+    __slots__ = ("landed_shards", "canceled_run_ids")
+    LANDED_SHARDS_FIELD_NUMBER: _ClassVar[int]
+    CANCELED_RUN_IDS_FIELD_NUMBER: _ClassVar[int]
+    landed_shards: _containers.RepeatedScalarFieldContainer[int]
+    canceled_run_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, landed_shards: _Optional[_Iterable[int]] = ..., canceled_run_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HintReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
