@@ -1,0 +1,1 @@
+"""Whole processes, started and killed as an operator or a fault would."""

@@ -1,0 +1,108 @@
+"""Fixtures that every room of tests uses: real servers, a fresh database, a manual clock, the isolation level."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.support import reporting
+from tests.support.clock import ManualClock
+from tests.support.databases import Databases
+from tools.servers.etcd import EtcdServer
+from tools.servers.homes import temporary_home
+from tools.servers.postgres import PostgresServer
+
+ISOLATION_LEVELS = ("READ COMMITTED", "SERIALIZABLE")
+
+
+def pytest_configure() -> None:
+    """Nothing of the caller's own settings may reach the product under test, nor a proxy stand before loopback."""
+    for name in [name for name in os.environ if name.startswith(("TIDEWHEEL_", "OTEL_"))]:
+        del os.environ[name]
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost"
+
+
+def pytest_report_header() -> list[str]:
+    return reporting.header_lines()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reporting.write_summary(terminalreporter)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The session's PostgreSQL. It is not durable: a test that kills its database uses `own_postgres`."""
+    with temporary_home() as home:
+        server = PostgresServer(home / "postgres", durable=False)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A durable PostgreSQL of this test alone, to be killed, frozen and restarted; already started."""
+    with temporary_home() as home:
+        server = PostgresServer(home / "postgres")
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def databases(postgres: PostgresServer) -> Databases:
+    """Makes and drops databases on the session's server."""
+    return Databases(postgres)
+
+
+@pytest.fixture
+async def database_url(databases: Databases) -> AsyncIterator[str]:
+    """The URL of a fresh database with the schema in it."""
+    url = await databases.create()
+    yield url
+    await databases.drop(url)
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdServer]:
+    """The session's etcd, shared by all tests: give each test a cluster name of its own."""
+    with temporary_home() as home:
+        server = EtcdServer(home / "etcd")
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def own_etcd() -> Iterator[EtcdServer]:
+    """An etcd of this test alone, to be killed, frozen, wiped and restarted; already started."""
+    with temporary_home() as home:
+        server = EtcdServer(home / "etcd")
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands still until the test moves it."""
+    return ManualClock()
+
+
+@pytest.fixture(params=ISOLATION_LEVELS, ids=lambda level: level.lower().replace(" ", "-"))
+def isolation(request: pytest.FixtureRequest) -> str:
+    """The isolation level that a test of tests/store or tests/component runs at; each runs at both."""
+    level = str(request.param)
+    request.node.user_properties.append((reporting.ISOLATION_PROPERTY, level))
+    return level

@@ -1,0 +1,1 @@
+"""core/coord against a real etcd, with real faults."""

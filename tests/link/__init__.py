@@ -1,0 +1,1 @@
+"""The worker link's protocol: frames in, frames out."""

@@ -1,0 +1,1 @@
+"""core/store against a real PostgreSQL, at both isolation levels."""

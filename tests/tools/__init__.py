@@ -1,0 +1,1 @@
+"""tools/: launchers, generators and checks."""

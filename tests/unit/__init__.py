@@ -1,0 +1,1 @@
+"""Pure code of every room: no I/O, no servers."""

@@ -1,0 +1,65 @@
+"""tests/support: what every other test leans on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.clock import NEW_YEAR_2026_US, ManualClock
+from tests.support.polling import eventually
+
+
+async def test_time_stands_still_until_it_is_advanced(clock: ManualClock) -> None:
+    asleep = asyncio.create_task(clock.sleep(1.0))
+    await clock.advance(0.999)
+    assert not asleep.done()
+    await clock.advance(0.001)
+    await asleep
+    assert clock.now_us() == NEW_YEAR_2026_US + 1_000_000
+    assert clock.monotonic_s() == 1.0
+
+
+async def test_sleepers_wake_in_order_and_each_sees_its_own_instant(clock: ManualClock) -> None:
+    seen: list[tuple[str, float]] = []
+
+    async def ticker(name: str, every_s: float) -> None:
+        while True:
+            await clock.sleep(every_s)
+            seen.append((name, clock.monotonic_s()))
+
+    tasks = [asyncio.create_task(ticker("slow", 3.0)), asyncio.create_task(ticker("fast", 2.0))]
+    await clock.advance(6.5)
+    assert seen == [("fast", 2.0), ("slow", 3.0), ("fast", 4.0), ("slow", 6.0), ("fast", 6.0)]
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_jump_of_the_wall_clock_wakes_nobody(clock: ManualClock) -> None:
+    asleep = asyncio.create_task(clock.sleep(10.0))
+    await clock.advance(0)
+    clock.set_wall(NEW_YEAR_2026_US + 3_600_000_000)
+    await clock.advance(1.0)
+    assert not asleep.done()
+    assert clock.now_us() == NEW_YEAR_2026_US + 3_601_000_000
+    assert clock.sleeping == 1
+    asleep.cancel()
+
+
+async def test_eventually_returns_the_value_it_waited_for() -> None:
+    answers = iter([0, None, 7])
+    assert await eventually(lambda: next(answers)) == 7
+
+
+async def test_eventually_says_what_it_waited_for_and_what_it_saw() -> None:
+    def colour_is_blue() -> bool:
+        colour = "grey"
+        assert colour == "blue", f"it is {colour}"
+        return True
+
+    with pytest.raises(AssertionError, match=r"not within 0.05 s: the moon is blue; last assertion: it is grey"):
+        await eventually(colour_is_blue, 0.05, what="the moon is blue")
+    with pytest.raises(AssertionError, match=r"colour_is_blue"):
+        await eventually(colour_is_blue, 0.05)
+    with pytest.raises(AssertionError, match=r"lambda: 1 > 2.*last value False"):
+        await eventually(lambda: 1 > 2, 0.05)
