@@ -15,13 +15,14 @@ from importlib import metadata, resources
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from core.civil import END_S
+from core.civil import DAY_S, END_S
 from core.errors import Invalid, InvariantBroken
 
 UTC_NAME = "UTC"
 _NOT_ZONES = frozenset({"Factory"})  # a placeholder for "not configured", no place's time
-_EPOCH = datetime(1970, 1, 1)
-_PROBE_STEP_S = 6 * 86_400  # the shortest stay away from an offset since 1970 is 6.96 days (a test holds this)
+_PROBE_LEAD_S = DAY_S // 2
+_PROBE_START = datetime(1969, 12, 31, 12)
+_PROBE_STEP_S = 6 * DAY_S  # the shortest stay away from an offset since 1970 is 6.96 days (a test holds this)
 
 
 def use_pinned_tzdata(expected: str | None = None) -> str:
@@ -83,49 +84,58 @@ class ZoneTable:
 @cache
 def zone_table(key: str) -> ZoneTable:
     """The offsets of the zone `key` over the civil years 1970 to 2199. Kept for good: one per listed zone at most."""
-    offset_of = zone(key).utcoffset
-    probes = _probes()
-    offsets = [_seconds(offset_of(wall)) for wall in probes]
-    starts_s = [-2 * 86_400]
-    kept = [offsets[0]]
-    for (low, high), (before, after) in zip(pairwise(range(len(probes))), pairwise(offsets), strict=True):
+    where = zone(key)
+    probed = list(map(where.utcoffset, _probes()))
+    starts_s = [-2 * DAY_S]
+    offsets_s = [_seconds(probed[0])]
+    for index, (before, after) in enumerate(pairwise(probed)):
         if before != after:
-            _bisect(ZoneInfo(key), low * _PROBE_STEP_S, high * _PROBE_STEP_S, starts_s, kept)
-    return ZoneTable((*starts_s, END_S + 2 * 86_400), tuple(kept))
+            _append_changes(where, index * _PROBE_STEP_S, starts_s, offsets_s)
+    return ZoneTable((*starts_s, END_S + 2 * DAY_S), tuple(offsets_s))
 
 
 @cache
 def _probes() -> tuple[datetime, ...]:
-    return tuple(_wall(second) for second in range(0, END_S + _PROBE_STEP_S, _PROBE_STEP_S))
+    return tuple(_wall(second) for second in range(0, END_S + 2 * DAY_S, _PROBE_STEP_S))
 
 
 def _wall(second: int) -> datetime:
-    return _EPOCH + timedelta(seconds=second - 86_400)
+    """The wall time `second` seconds after noon of the last day before the epoch."""
+    return _PROBE_START + timedelta(seconds=second)
 
 
 def _seconds(offset: timedelta | None) -> int:
     if offset is None:
         raise InvariantBroken("a listed zone has no offset")
-    return offset.days * 86_400 + offset.seconds
+    return offset.days * DAY_S + offset.seconds
 
 
-def _bisect(where: ZoneInfo, low: int, high: int, starts_s: list[int], offsets_s: list[int]) -> None:
-    """Append every change of offset between the two wall times to the lists.
+def _append_changes(where: ZoneInfo, low: int, starts_s: list[int], offsets_s: list[int]) -> None:
+    """Append every change of offset between the probe at `low` and the next one.
 
     Read at fold 0, a zone's offset turns from `before` to `after` at the wall time change + max(before, after): the end
     of a gap, and the end of the first pass of a repeat.
     """
-    before = _seconds(where.utcoffset(_wall(low)))
-    target = _seconds(where.utcoffset(_wall(high)))
-    while before != target:
-        left, right = low, high
-        while right - left > 1:
-            middle = (left + right) // 2
-            if _seconds(where.utcoffset(_wall(middle))) == before:
-                left = middle
-            else:
-                right = middle
-        after = _seconds(where.utcoffset(_wall(right)))
-        starts_s.append(right - 86_400 - max(before, after))
-        offsets_s.append(after)
-        low, before = right, after
+    high = low + _PROBE_STEP_S
+    target = where.utcoffset(_wall(high))
+    while (before := where.utcoffset(_wall(low))) != target:
+        low = _first_other(where, low, high, before, starts_s)
+        offsets_s.append(_seconds(where.utcoffset(_wall(low))))
+        starts_s.append(low - _PROBE_LEAD_S - max(offsets_s[-2:]))
+
+
+def _first_other(where: ZoneInfo, low: int, high: int, before: timedelta | None, starts_s: list[int]) -> int:
+    """The first wall time in (low, high] whose offset is not `before`."""
+    if len(starts_s) > 2:
+        # Most changes come 52 or 53 weeks after the last of their kind: two probes instead of twenty.
+        last = starts_s[-2] + _PROBE_LEAD_S + max(_seconds(before), _seconds(where.utcoffset(_wall(high))))
+        for guess in (last + 364 * DAY_S, last + 371 * DAY_S):
+            if low < guess <= high and where.utcoffset(_wall(guess - 1)) == before != where.utcoffset(_wall(guess)):
+                return guess
+    while high - low > 1:
+        middle = (low + high) // 2
+        if where.utcoffset(_wall(middle)) == before:
+            low = middle
+        else:
+            high = middle
+    return high
