@@ -10,10 +10,12 @@ from bisect import bisect_right
 from calendar import monthrange
 from itertools import accumulate
 
+from core.clock import US_PER_S
+
 FIRST_YEAR = 1970
 LAST_YEAR = 2199
 DAY_S = 86_400
-US_PER_S = 1_000_000
+
 
 _MONTHS = tuple(monthrange(year, month) for year in range(FIRST_YEAR, LAST_YEAR + 1) for month in range(1, 13))
 

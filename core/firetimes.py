@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from core.civil import END_S
+from core.clock import US_PER_S
 from core.cron import CronLine
 from core.zones import ZoneTable
 
@@ -97,24 +98,24 @@ class ZonedLine:
 
     def after(self, instant_us: int) -> int | None:
         """The first occurrence later than `instant_us`."""
-        earliest = max(0, instant_us // 1_000_000 + 1)
+        earliest = max(0, instant_us // US_PER_S + 1)
         if earliest >= END_S:
             return None
         for run in range(self._table.index(earliest), len(self._offsets)):
             found = self._first_in_run(run, earliest)
             if found is not None:
-                return found * 1_000_000 if found < END_S else None
+                return found * US_PER_S if found < END_S else None
         return None
 
     def before(self, instant_us: int) -> int | None:
         """The last occurrence earlier than `instant_us`."""
-        latest = min(END_S - 1, (instant_us - 1) // 1_000_000)
+        latest = min(END_S - 1, (instant_us - 1) // US_PER_S)
         if latest < 0:
             return None
         for run in range(self._table.index(latest), -1, -1):
             found = self._last_in_run(run, latest)
             if found is not None:
-                return found * 1_000_000 if found >= 0 else None
+                return found * US_PER_S if found >= 0 else None
         return None
 
     def _first_in_run(self, run: int, earliest: int) -> int | None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from core.civil import END_US, US_PER_S
+from core.civil import END_US
+from core.clock import US_PER_S
 from core.cron import EveryLine, parse_line
 from core.cron.expression import MAX_EVERY_S
 from core.errors import Invalid
@@ -104,6 +105,14 @@ class Schedule:
     def anchored(self, instant_us: int) -> Schedule:
         """The same schedule with `anchor_us` set to `instant_us` if it has none yet."""
         return self if self.anchor_us is not None else replace(self, anchor_us=instant_us)
+
+    @cached_property
+    def series_key(self) -> str | None:
+        """Equal keys, equal occurrences: how results are shared. None where they hang on an anchor of the job's own."""
+        if not self.cron or any(isinstance(source, Interval) for source in self._sources):
+            return None
+        slotted = any("h" in line.lower() for line in self.cron)
+        return replace(self, anchor_us=None, hash_key=self.hash_key if slotted else "").to_json()
 
     # --- the plan --------------------------------------------------------------------------------------------------
 
