@@ -43,6 +43,7 @@ class Databases:
     async def _ensure_template(self) -> None:
         if self._has_template:
             return
+        await self._run(f'DROP DATABASE IF EXISTS "{TEMPLATE}"')  # left by a migration that failed
         await self._run(f'CREATE DATABASE "{TEMPLATE}" TEMPLATE template0')
         if importlib.util.find_spec("core.store.migrations"):
             await importlib.import_module("core.store.migrations").migrate(self._server.url(TEMPLATE))

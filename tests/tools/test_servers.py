@@ -56,8 +56,9 @@ async def test_postgresql_is_durable_and_private_by_default(own_postgres: Postgr
     assert shown == expected
 
 
-async def test_text_sorts_by_code_point(database_url: str) -> None:
-    assert await fetch(database_url, "SELECT string_agg(x, '' ORDER BY x) FROM unnest('{b,B,a,A}'::text[]) x") == "ABab"
+async def test_text_sorts_by_code_point(postgres: PostgresServer) -> None:
+    query = "SELECT string_agg(x, '' ORDER BY x) FROM unnest('{b,B,a,A}'::text[]) x"
+    assert await fetch(postgres.url(), query) == "ABab"
 
 
 async def test_another_user_of_the_machine_needs_the_password(postgres: PostgresServer) -> None:
@@ -76,7 +77,7 @@ async def test_a_frozen_postgresql_answers_again_once_thawed(own_postgres: Postg
 
 
 async def test_each_test_gets_a_database_of_its_own(databases: Databases) -> None:
-    first, second = await databases.create(), await databases.create()
+    first, second = await databases.create_empty(), await databases.create_empty()
     await fetch(first, "CREATE TABLE only_here (x INT8)")
     assert await fetch(second, "SELECT to_regclass('only_here')") is None
     await databases.drop(first)

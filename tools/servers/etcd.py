@@ -6,7 +6,6 @@ line can lose committed writes when killed). Loopback only, without authenticati
 
 from __future__ import annotations
 
-import http.client
 import importlib.util
 import json
 import os
@@ -19,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.servers.free_port import free_port, is_free
+from tools.servers.http_probe import body_of
 from tools.servers.process import Child, ServerFailed, start_child
 
 READY_WITHIN_S = 30.0
 STOP_WITHIN_S = 5.0
-HEALTH_TIMEOUT_S = 1.0
 START_ATTEMPTS = 3
 
 
@@ -187,12 +186,5 @@ class EtcdServer:
         return self._child
 
     def _healthy(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port(), timeout=HEALTH_TIMEOUT_S)
-        try:
-            connection.request("GET", "/health")
-            answer = connection.getresponse()
-            return answer.status == 200 and json.loads(answer.read()).get("health") in ("true", True)
-        except (OSError, http.client.HTTPException, ValueError):
-            return False
-        finally:
-            connection.close()
+        body = body_of(self._port(), "/health")
+        return body is not None and json.loads(body).get("health") in ("true", True)
