@@ -30,7 +30,10 @@ def use_pinned_tzdata(expected: str | None = None) -> str:
     zoneinfo.reset_tzpath(())
     ZoneInfo.clear_cache()
     zone_table.cache_clear()
-    version = metadata.version("tzdata")
+    try:
+        version = metadata.version("tzdata")
+    except metadata.PackageNotFoundError as missing:
+        raise InvariantBroken("the tzdata package is not installed") from missing
     if expected is not None and version != expected:
         raise InvariantBroken(f"tzdata {version} is installed, but this cluster is pinned to {expected}")
     return version
@@ -53,7 +56,11 @@ def zone(key: str, *, field: str = "zone") -> ZoneInfo:
     name = key or UTC_NAME
     if name not in zone_names():
         raise Invalid(field, _refusal(name))
-    return ZoneInfo(name)
+    try:
+        return ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, OSError, ValueError):
+        # A listed name without data: the job that needs it is set aside, and never runs in UTC instead (B32).
+        raise Invalid(field, f"the time zone data of {name} cannot be read on this machine") from None
 
 
 def _refusal(name: str) -> str:

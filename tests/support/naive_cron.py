@@ -1,0 +1,89 @@
+"""A deliberately naive oracle for schedules: walk every real second or minute and look at the wall clock.
+
+It shares nothing with the product: the fields are plain sets of numbers that the caller gives, the zone is zoneinfo's
+own, and the gap and repeat rules are applied to what the walk sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+ALL_YEARS = frozenset(range(1970, 2200))
+
+
+@dataclass(frozen=True)
+class NaiveLine:
+    """The values of each field (Sunday is 0), and whether the texts of the fields start with `*`."""
+
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    month_days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    wildcard: bool
+    day_starred: bool
+    seconds: frozenset[int] = frozenset({0})
+    years: frozenset[int] = field(default=ALL_YEARS)
+
+    def matches(self, wall: datetime) -> bool:
+        """Whether the wall clock shows a matching time."""
+        by_month_day = wall.day in self.month_days
+        by_weekday = wall.isoweekday() % 7 in self.weekdays
+        day = by_month_day and by_weekday if self.day_starred else by_month_day or by_weekday
+        return (
+            wall.minute in self.minutes
+            and wall.hour in self.hours
+            and day
+            and wall.second in self.seconds
+            and wall.month in self.months
+            and wall.year in self.years
+        )
+
+
+def naive_occurrences(
+    line: NaiveLine,
+    zone: ZoneInfo,
+    from_s: int,
+    to_s: int,
+    *,
+    gap: str = "end",
+    repeat: str = "first",
+    step_s: int = 60,
+) -> list[int]:
+    """The occurrences in [from_s, to_s), found by looking at each multiple of `step_s` from two days before."""
+    if line.wildcard:
+        gap, repeat = "skip", "both"
+    found = set()
+    before: datetime | None = None
+    for instant in range(from_s - 2 * 86_400, to_s, step_s):
+        wall = datetime.fromtimestamp(instant, UTC).astimezone(zone)
+        shown = wall.replace(tzinfo=None, fold=0)
+        if line.matches(shown) and (repeat == "both" or _pass(wall, zone) in (None, repeat)):
+            found.add(instant)
+        for distance, missing in enumerate(_missing(before, shown, step_s)):
+            if gap != "skip" and line.matches(missing):
+                found.add(instant + distance * step_s if gap == "shift" else instant)
+        before = shown
+    return sorted(instant for instant in found if from_s <= instant < to_s)
+
+
+def _pass(wall: datetime, zone: ZoneInfo) -> str | None:
+    """Which of two passes this is; None where the wall time comes once."""
+    shown = wall.replace(tzinfo=None)
+    first, second = (shown.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+    if first == second:
+        return None
+    return "second" if wall.fold else "first"
+
+
+def _missing(before: datetime | None, shown: datetime, step_s: int) -> Iterator[datetime]:
+    """The wall times that the clock jumped over."""
+    if before is None:
+        return
+    missing = before + timedelta(seconds=step_s)
+    while missing < shown:
+        yield missing
+        missing += timedelta(seconds=step_s)
