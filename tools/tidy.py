@@ -217,7 +217,7 @@ CHECKS: tuple[Check, ...] = (
 def sources() -> Iterator[Source]:
     """Every text file of ours that git tracks, or would on the next add."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

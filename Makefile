@@ -1,0 +1,42 @@
+# Every target prepares .venv first where it needs it; a second run is instant. `make` alone lists the targets.
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-long check bench picture clean
+
+python := .venv/bin/python
+# Settings of the caller's shell that must not reach our interpreter.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: ## prepare .venv only; the command is then .venv/bin/tidewheel
+	@tools/install.sh
+
+demo: install ## run a whole system on a sample crontab until Ctrl-C (DEMO_SECONDS=40 ends by itself, with a verdict)
+	@$(python) -m tools.demo
+
+test: install ## run every test on a real PostgreSQL and a real etcd that it starts itself
+	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && $(python) -m pytest
+
+test-long: install ## run the longer suites
+	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && $(python) -m pytest -m long
+
+check: install ## style, types, import rules, SQL rules, generated code and tidiness
+	$(python) -m ruff check
+	$(python) -m ruff format --check
+	$(python) -m mypy
+	.venv/bin/lint-imports
+	$(python) -m tools.sql_lint
+	$(python) -m tools.generate_stubs --check
+	$(python) -m tools.tidy
+
+bench: install ## measure throughput, lateness and takeover on this machine
+	@$(python) -m tools.bench
+
+picture: install ## render the demo's screen to SVG for the README
+	@$(python) -m tools.picture
+
+clean: ## remove what the other targets made
+	rm -rf .venv build dist *.egg-info worker_sdk/python/*.egg-info worker_sdk/python/build
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
