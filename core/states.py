@@ -1,0 +1,130 @@
+"""Every state machine of the records: one transition table each. Pure.
+
+The numbers are stored; CHECK constraints in core/store/schema mirror them, and STATES.md draws them. A test compares
+the three. Nothing else in the product decides which state may follow which.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from core.errors import InvariantBroken
+
+
+class RunState(IntEnum):
+    PENDING = 1
+    LEASED = 2
+    SUCCEEDED = 3
+    FAILED = 4
+    DEAD = 5
+    CANCELED = 6
+
+
+OPEN_RUN_STATES = frozenset({RunState.PENDING, RunState.LEASED})
+ENDED_RUN_STATES = frozenset(RunState) - OPEN_RUN_STATES
+
+
+class RunEvent(IntEnum):
+    """What can happen to a run. The comment beside each says who may cause it."""
+
+    LEASE = 1  # dispatcher: a worker's credit was reserved
+    RETURN = 2  # dispatcher: the worker gave the attempt back unstarted
+    SUCCEED = 3  # dispatcher: the worker's result
+    RETRY = 4  # dispatcher: failed, timed out or lost, and attempts are left
+    FAIL = 5  # dispatcher: the worker's result, not retryable
+    EXHAUST = 6  # dispatcher: failed, timed out or lost, and no attempt is left
+    CANCEL_PENDING = 7  # API: cancel of a run that no worker holds
+    REQUEST_CANCEL = 8  # API: cancel of a leased run; the worker is told
+    CONFIRM_CANCEL = 9  # dispatcher: the worker stopped, or the lease of a run with a requested cancel ended
+    REPLAY = 10  # operator
+
+
+RUN_TRANSITIONS: dict[tuple[RunState, RunEvent], RunState] = {
+    (RunState.PENDING, RunEvent.LEASE): RunState.LEASED,
+    (RunState.PENDING, RunEvent.CANCEL_PENDING): RunState.CANCELED,
+    (RunState.LEASED, RunEvent.RETURN): RunState.PENDING,
+    (RunState.LEASED, RunEvent.SUCCEED): RunState.SUCCEEDED,
+    (RunState.LEASED, RunEvent.RETRY): RunState.PENDING,
+    (RunState.LEASED, RunEvent.FAIL): RunState.FAILED,
+    (RunState.LEASED, RunEvent.EXHAUST): RunState.DEAD,
+    (RunState.LEASED, RunEvent.REQUEST_CANCEL): RunState.LEASED,
+    (RunState.LEASED, RunEvent.CONFIRM_CANCEL): RunState.CANCELED,
+    (RunState.FAILED, RunEvent.REPLAY): RunState.PENDING,
+    (RunState.DEAD, RunEvent.REPLAY): RunState.PENDING,
+}
+
+
+def next_run_state(state: RunState, event: RunEvent) -> RunState:
+    """The state after `event`. Raises InvariantBroken for a pair that the table does not list."""
+    try:
+        return RUN_TRANSITIONS[state, event]
+    except KeyError:
+        raise InvariantBroken(f"a run in state {state.name} cannot take {event.name}") from None
+
+
+class AttemptOutcome(IntEnum):
+    SUCCEEDED = 1
+    FAILED = 2
+    TIMED_OUT = 3
+    LOST = 4
+    CANCELED = 5
+
+
+class JobState(IntEnum):
+    ACTIVE = 1
+    PAUSED = 2
+    DELETED = 3
+
+
+class JobEvent(IntEnum):
+    EDIT = 1
+    PAUSE = 2
+    RESUME = 3
+    DELETE = 4
+
+
+JOB_TRANSITIONS: dict[tuple[JobState, JobEvent], JobState] = {
+    (JobState.ACTIVE, JobEvent.EDIT): JobState.ACTIVE,
+    (JobState.ACTIVE, JobEvent.PAUSE): JobState.PAUSED,
+    (JobState.ACTIVE, JobEvent.DELETE): JobState.DELETED,
+    (JobState.PAUSED, JobEvent.EDIT): JobState.PAUSED,
+    (JobState.PAUSED, JobEvent.RESUME): JobState.ACTIVE,
+    (JobState.PAUSED, JobEvent.DELETE): JobState.DELETED,
+}
+
+
+class TermState(IntEnum):
+    OPEN = 1
+    CLOSED = 2
+    VOID = 3
+
+
+class TermEvent(IntEnum):
+    CLOSE = 1  # drained, given up, or taken over
+    REPLACE = 2  # taken over before its range began
+
+
+TERM_TRANSITIONS: dict[tuple[TermState, TermEvent], TermState] = {
+    (TermState.OPEN, TermEvent.CLOSE): TermState.CLOSED,
+    (TermState.OPEN, TermEvent.REPLACE): TermState.VOID,
+}
+
+
+class DueKind(IntEnum):
+    """What a due row stands for."""
+
+    OCCURRENCE = 1  # the next occurrence of one version of a job: firing it makes a run
+    RUN = 2  # the next attempt of a run that is already in `runs`: a trigger, or a retry
+
+
+class RunCause(IntEnum):
+    SCHEDULE = 1
+    TRIGGER = 2
+
+
+class SkipReason(IntEnum):
+    """Why an occurrence has no run; each stands in `skips`."""
+
+    OVERLAP = 1  # a run of the job was open, and its overlap policy is SKIP
+    CATCH_UP = 2  # older than the grace, and the catch-up policy does not run it
+    BAD_SCHEDULE = 3  # the stored schedule could not be read

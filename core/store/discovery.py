@@ -1,0 +1,95 @@
+"""Reading `due`: the rows of owned ranges, from the watermark up, never from a cursor (rule of ownership 4).
+
+Every scan carries the shard and both bucket bounds, so that rows that died below the watermark are never walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from core.states import DueKind
+from core.store.database import Database
+from core.store.statement import Kind, statement
+
+_SCAN = statement(
+    "scan_due",
+    Kind.READ,
+    """
+    SELECT d.shard, d.bucket, d.due_at_us, d.id, d.kind, d.job_id, d.job_version, d.scheduled_for_us
+    FROM unnest(CAST(:shards AS BIGINT[]), CAST(:lows AS BIGINT[]), CAST(:highs AS BIGINT[])) AS s(shard, low, high)
+    CROSS JOIN LATERAL (
+      SELECT n.shard, n.bucket, n.due_at_us, n.id, n.kind, n.job_id, n.job_version, n.scheduled_for_us
+      FROM due n
+      WHERE n.shard = s.shard AND n.bucket >= s.low AND n.bucket < s.high
+      ORDER BY n.shard, n.bucket, n.due_at_us, n.id
+      LIMIT CAST(:limit_per_shard AS BIGINT)
+    ) AS d
+    """,
+)
+_LOWEST = statement(
+    "lowest_due_buckets",
+    Kind.READ,
+    """
+    SELECT s.shard, d.bucket
+    FROM unnest(CAST(:shards AS BIGINT[]), CAST(:lows AS BIGINT[]), CAST(:highs AS BIGINT[])) AS s(shard, low, high)
+    CROSS JOIN LATERAL (
+      SELECT n.bucket FROM due n
+      WHERE n.shard = s.shard AND n.bucket >= s.low AND n.bucket < s.high
+      ORDER BY n.shard, n.bucket, n.due_at_us, n.id
+      LIMIT 1
+    ) AS d
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DueRow:
+    """One row of `due`. For kind RUN `id` is the run id; for kind OCCURRENCE it is the chain's."""
+
+    shard: int
+    bucket: int
+    due_at_us: int
+    id: UUID
+    kind: DueKind
+    job_id: UUID
+    job_version: int
+    scheduled_for_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRange:
+    """Buckets [low, high) of one shard."""
+
+    shard: int
+    low: int
+    high: int
+
+
+class Discovery:
+    """Scans of `due`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def scan(self, ranges: Sequence[BucketRange], *, limit_per_shard: int) -> list[DueRow]:
+        """The first rows of each range by (bucket, due_at, id). A shard that returns `limit_per_shard` has more."""
+        rows = await self._database.run(_SCAN, {**_bounds(ranges), "limit_per_shard": limit_per_shard})
+        return [
+            DueRow(r.shard, r.bucket, r.due_at_us, r.id, DueKind(r.kind), r.job_id, r.job_version, r.scheduled_for_us)
+            for r in rows
+        ]
+
+    async def lowest(self, ranges: Sequence[BucketRange]) -> dict[int, int]:
+        """The lowest bucket with a live row in each range, by shard; a shard that is missing has none."""
+        return {r.shard: r.bucket for r in await self._database.run(_LOWEST, _bounds(ranges))}
+
+
+def _bounds(ranges: Sequence[BucketRange]) -> dict[str, list[int]]:
+    ordered = sorted(ranges, key=lambda r: (r.shard, r.low))
+    return {
+        "shards": [r.shard for r in ordered],
+        "lows": [r.low for r in ordered],
+        "highs": [r.high for r in ordered],
+    }

@@ -1,0 +1,50 @@
+"""The two checks that every writer of due rows and runs carries inside its own statement.
+
+`FENCE`: the writer's own term rows, found by their key, FOR SHARE: owner is this process incarnation and the state is
+open. Whoever closes a term waits for the statements that hold it, and a statement that comes later finds no row. The
+fence CTE stands in FROM of every mutating branch, with no aggregate and no outer join around it: unreferenced or
+counted, it lets the writes of a closed term pass (rules of ownership 1, 6).
+
+`LANDING`: the floors of the shards into which rows land, FOR SHARE: a row goes to GREATEST(its bucket, floor), so that
+nothing lands where nobody looks (rule 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Row
+
+from core.fence import FenceView
+
+FENCE = """fence AS (
+      SELECT t.shard, t.term, t.from_bucket, t.to_bucket
+      FROM unnest(CAST(:fence_shards AS BIGINT[]), CAST(:fence_terms AS BIGINT[])) AS f(shard, term)
+      JOIN shard_terms t ON t.shard = f.shard AND t.term = f.term
+      WHERE t.owner = CAST(:owner AS TEXT) AND t.state = 1
+      FOR SHARE OF t
+    )"""
+
+LANDING = """landing AS (
+      SELECT l.shard, l.floor
+      FROM unnest(CAST(:landing_shards AS BIGINT[])) AS w(shard)
+      JOIN shard_floors l ON l.shard = w.shard
+      FOR SHARE OF l
+    )"""
+
+
+def fence_params(owner: str, keys: Iterable[tuple[int, int]]) -> dict[str, Any]:
+    """Binds of FENCE (and of LANDING) for the terms in `keys`, ascending as every lock is taken."""
+    ordered = sorted(set(keys))
+    return {
+        "owner": owner,
+        "fence_shards": [shard for shard, _ in ordered],
+        "fence_terms": [term for _, term in ordered],
+        "landing_shards": sorted({shard for shard, _ in ordered}),
+    }
+
+
+def fence_views(rows: Sequence[Row[Any]]) -> dict[tuple[int, int], FenceView]:
+    """The term rows that a fenced statement saw, by (shard, term). A key that is missing was refused."""
+    return {(r.shard, r.term): FenceView(r.shard, r.term, r.from_bucket, r.to_bucket) for r in rows}

@@ -1,0 +1,326 @@
+"""Firing: due rows become runs, in one fenced autocommit statement a batch.
+
+Three statements, since a table may be changed only once in one: a chain moves to its next occurrence (UPDATE of the
+due row's key), a chain ends (DELETE), and the next attempt of a run that is already there (DELETE, and UPDATE of the
+run). Each is idempotent: a due row is consumed by compare-and-set on its whole key, and run ids are derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row
+
+from core.fence import FenceView
+from core.states import SkipReason
+from core.store.database import Database
+from core.store.fencing import FENCE, LANDING, fence_params, fence_views
+from core.store.statement import Kind, statement
+
+_ITEM = """item AS (
+      SELECT i.ord, i.shard, i.term, i.bucket, i.due_at_us, i.due_id, i.job_id, i.job_version, i.expect_version,
+             i.next_bucket, i.next_due_us, i.next_scheduled_us, i.run_id, i.scheduled_for_us, i.run_due_us, i.run_state,
+             i.worker, i.token_hash, i.lease_until_us, i.overlap_skip, i.open_from_us, i.skip_from_us, i.skip_to_us,
+             i.skip_reason
+      FROM unnest(
+             CAST(:ords AS BIGINT[]), CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:buckets AS BIGINT[]),
+             CAST(:due_ats_us AS BIGINT[]), CAST(:due_ids AS UUID[]), CAST(:job_ids AS UUID[]),
+             CAST(:job_versions AS BIGINT[]), CAST(:expect_versions AS BIGINT[]), CAST(:next_buckets AS BIGINT[]),
+             CAST(:next_dues_us AS BIGINT[]), CAST(:next_scheduleds_us AS BIGINT[]), CAST(:run_ids AS UUID[]),
+             CAST(:scheduled_fors_us AS BIGINT[]), CAST(:run_dues_us AS BIGINT[]), CAST(:run_states AS SMALLINT[]),
+             CAST(:workers AS TEXT[]), CAST(:token_hashes AS BYTEA[]), CAST(:lease_untils_us AS BIGINT[]),
+             CAST(:overlap_skips AS BOOLEAN[]), CAST(:open_froms_us AS BIGINT[]), CAST(:skip_froms_us AS BIGINT[]),
+             CAST(:skip_tos_us AS BIGINT[]), CAST(:skip_reasons AS SMALLINT[])
+           ) AS i(ord, shard, term, bucket, due_at_us, due_id, job_id, job_version, expect_version, next_bucket,
+                  next_due_us, next_scheduled_us, run_id, scheduled_for_us, run_due_us, run_state, worker, token_hash,
+                  lease_until_us, overlap_skip, open_from_us, skip_from_us, skip_to_us, skip_reason)
+    )"""
+
+# The due row is consumed only under the term that covers its bucket and the job version that the dispatcher decided
+# for: an edit, pause or deletion that committed before this snapshot leaves the row untouched, to be decided anew.
+_MOVE = """acted AS (
+      UPDATE due AS d
+      SET bucket = GREATEST(i.next_bucket, landing.floor), due_at_us = i.next_due_us,
+          scheduled_for_us = i.next_scheduled_us
+      FROM item i
+      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      JOIN landing ON landing.shard = i.shard
+      JOIN jobs j ON j.job_id = i.job_id AND j.version = i.expect_version
+      WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.due_id
+        AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
+      RETURNING i.ord, i.shard, i.term, i.run_id
+    )"""
+
+_END = """acted AS (
+      DELETE FROM due AS d
+      USING item i
+      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      JOIN jobs j ON j.job_id = i.job_id AND j.version = i.expect_version
+      WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.due_id
+        AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
+      RETURNING i.ord, i.shard, i.term, i.run_id
+    )"""
+
+# Everything below follows from the consumed rows. A job with overlap SKIP gets no run while one of its runs is open:
+# the recent ones are found by the shard's open-from mark, the long-lived ones stand in open_runs. (Scalar sub-selects:
+# for EXISTS the planner chose a bitmap scan a row.) A conflict on the run id is an occurrence that has its run already:
+# the due row moves on all the same (rule 9).
+_RUNS = """busy AS (
+      SELECT i.ord
+      FROM acted a JOIN item i ON i.ord = a.ord
+      WHERE i.overlap_skip AND i.run_id IS NOT NULL AND (
+        (SELECT 1 FROM runs r WHERE r.job_id = i.job_id AND r.scheduled_for_us >= i.open_from_us
+         AND r.state IN (1, 2) AND r.run_id <> i.run_id LIMIT 1) IS NOT NULL
+        OR (SELECT 1 FROM open_runs o JOIN runs r ON r.run_id = o.run_id
+            WHERE o.shard = i.shard AND o.job_id = i.job_id AND r.state IN (1, 2) AND r.run_id <> i.run_id
+            LIMIT 1) IS NOT NULL
+      )
+    ), made AS (
+      INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
+                        attempt, home_term, worker, token_hash, lease_until_us, started_us)
+      SELECT i.run_id, i.job_id, i.job_version, i.shard, 1, i.scheduled_for_us, i.run_due_us, CAST(:now_us AS BIGINT),
+             i.run_state, CASE WHEN i.run_state = 2 THEN 1 ELSE 0 END, i.term, i.worker, i.token_hash, i.lease_until_us,
+             CASE WHEN i.run_state = 2 THEN CAST(:now_us AS BIGINT) ELSE 0 END
+      FROM acted a JOIN item i ON i.ord = a.ord
+      WHERE i.run_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM busy b WHERE b.ord = i.ord)
+      ON CONFLICT (run_id) DO NOTHING
+      RETURNING run_id, attempt
+    ), stood AS (
+      INSERT INTO open_runs (shard, job_id, run_id)
+      SELECT i.shard, i.job_id, i.run_id
+      FROM acted a JOIN item i ON i.ord = a.ord JOIN made m ON m.run_id = i.run_id
+      WHERE i.scheduled_for_us < i.open_from_us
+      ON CONFLICT (shard, job_id, run_id) DO NOTHING
+    ), skipped AS (
+      INSERT INTO skips (job_id, from_us, to_us, reason, job_version, shard, term, recorded_us)
+      SELECT s.job_id, s.from_us, s.to_us, s.reason, s.job_version, s.shard, s.term, CAST(:now_us AS BIGINT)
+      FROM (
+        SELECT i.job_id, i.skip_from_us AS from_us, i.skip_to_us AS to_us, i.skip_reason AS reason, i.job_version,
+               i.shard, i.term
+        FROM acted a JOIN item i ON i.ord = a.ord WHERE i.skip_from_us IS NOT NULL
+        UNION ALL
+        SELECT i.job_id, i.scheduled_for_us, i.scheduled_for_us, 1, i.job_version, i.shard, i.term
+        FROM busy b JOIN item i ON i.ord = b.ord
+      ) AS s
+      ON CONFLICT (job_id, from_us) DO NOTHING
+    )
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, m.attempt
+    FROM fence f
+    LEFT JOIN acted a ON a.shard = f.shard AND a.term = f.term
+    LEFT JOIN made m ON m.run_id = a.run_id"""
+
+_FIRE_MOVING = statement("fire_and_move_chains", Kind.ACT, f"WITH {FENCE}, {LANDING}, {_ITEM}, {_MOVE}, {_RUNS}")
+_FIRE_ENDING = statement("fire_and_end_chains", Kind.ACT, f"WITH {FENCE}, {_ITEM}, {_END}, {_RUNS}")
+
+# The next attempt of a run: its due row goes, and the run is leased, or made ready (not_before_us = 0) to wait for a
+# credit. A run that was canceled meanwhile stays as it is; its due row goes all the same.
+_FIRE_RUNS = statement(
+    "fire_due_runs",
+    Kind.ACT,
+    f"""
+    WITH {FENCE}, item AS (
+      SELECT i.ord, i.shard, i.term, i.bucket, i.due_at_us, i.run_id, i.run_state, i.worker, i.token_hash,
+             i.lease_until_us
+      FROM unnest(
+             CAST(:ords AS BIGINT[]), CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:buckets AS BIGINT[]),
+             CAST(:due_ats_us AS BIGINT[]), CAST(:run_ids AS UUID[]), CAST(:run_states AS SMALLINT[]),
+             CAST(:workers AS TEXT[]), CAST(:token_hashes AS BYTEA[]), CAST(:lease_untils_us AS BIGINT[])
+           ) AS i(ord, shard, term, bucket, due_at_us, run_id, run_state, worker, token_hash, lease_until_us)
+    ), acted AS (
+      DELETE FROM due AS d
+      USING item i
+      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.run_id
+        AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
+      RETURNING i.ord, i.shard, i.term
+    ), made AS (
+      UPDATE runs AS r
+      SET state = i.run_state, attempt = CASE WHEN i.run_state = 2 THEN r.attempt + 1 ELSE r.attempt END,
+          home_term = i.term, worker = i.worker, token_hash = COALESCE(i.token_hash, r.token_hash),
+          lease_until_us = i.lease_until_us, not_before_us = 0,
+          started_us = CASE WHEN i.run_state = 2 THEN CAST(:now_us AS BIGINT) ELSE r.started_us END
+      FROM acted a JOIN item i ON i.ord = a.ord
+      WHERE r.run_id = i.run_id AND r.state = 1
+      RETURNING i.ord, r.attempt
+    )
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, m.attempt
+    FROM fence f
+    LEFT JOIN acted a ON a.shard = f.shard AND a.term = f.term
+    LEFT JOIN made m ON m.ord = a.ord
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGrant:
+    """The right of one worker to run the attempt that a statement makes; times in microseconds."""
+
+    worker: str
+    token_hash: bytes
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DueKey:
+    """Where a due row stands, and under which term it is acted on."""
+
+    shard: int
+    term: int
+    bucket: int
+    due_at_us: int
+    due_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """The run that an occurrence makes: leased to a worker, or waiting for a credit when `lease` is None."""
+
+    run_id: UUID
+    scheduled_for_us: int
+    due_at_us: int
+    lease: LeaseGrant | None
+    overlap_skip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRange:
+    """Occurrences from `from_us` to `to_us`, both inclusive, that are recorded without a run."""
+
+    from_us: int
+    to_us: int
+    reason: SkipReason
+
+
+@dataclass(frozen=True, slots=True)
+class NextOccurrence:
+    """Where the chain stands afterwards; `bucket` is that of due_at_us before the floor is applied."""
+
+    bucket: int
+    due_at_us: int
+    scheduled_for_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FireChain:
+    """One decision about one due occurrence of a job."""
+
+    key: DueKey
+    job_id: UUID
+    job_version: int
+    # The version that the job must still have; the decision was made for it.
+    expect_version: int
+    run: NewRun | None
+    skipped: SkippedRange | None
+    next: NextOccurrence | None
+    # Runs of the shard older than this stand in open_runs while they are open.
+    open_from_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FireRun:
+    """The next attempt of the run `key.due_id`, leased or made ready to wait."""
+
+    key: DueKey
+    lease: LeaseGrant | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What a batch did, by position in the batch.
+
+    A position is not in `consumed` where the due row was left alone: fence lost, job changed, or row gone. `made` gives
+    the run's attempt number (0 for one that waits for a credit); a consumed row without one made no run: an overlap, a
+    run id that was there already, or a canceled run.
+    """
+
+    fences: dict[tuple[int, int], FenceView]
+    consumed: frozenset[int]
+    made: dict[int, int]
+
+
+class Firing:
+    """Writes batches of decisions for one owner."""
+
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
+
+    async def fire_chains(self, items: Sequence[FireChain], *, now_us: int) -> Fired:
+        """Fire occurrences: those with a next one and those without must come in separate calls."""
+        moving = items[0].next is not None
+        if any((item.next is not None) is not moving for item in items):
+            raise ValueError("chains that move and chains that end go into separate statements")
+        params = {**self._fences(items), **_chain_params(items), "now_us": now_us}
+        what = _FIRE_MOVING if moving else _FIRE_ENDING
+        rows = await self._database.run(what, params, repeat_unknown=False)
+        return _fired(rows)
+
+    async def fire_runs(self, items: Sequence[FireRun], *, now_us: int) -> Fired:
+        """Start, or make ready, the next attempt of runs that are in `runs` already."""
+        params = {**self._fences(items), **_run_params(items), "now_us": now_us}
+        rows = await self._database.run(_FIRE_RUNS, params, repeat_unknown=False)
+        return _fired(rows)
+
+    def _fences(self, items: Sequence[FireChain] | Sequence[FireRun]) -> dict[str, Any]:
+        return fence_params(self._owner, ((item.key.shard, item.key.term) for item in items))
+
+
+def _fired(rows: Sequence[Row[Any]]) -> Fired:
+    acted = [r for r in rows if r.ord is not None]
+    made = {r.ord: r.attempt for r in acted if r.attempt is not None}
+    return Fired(fence_views(rows), frozenset(r.ord for r in acted), made)
+
+
+def _key_params(keys: Sequence[DueKey]) -> dict[str, Any]:
+    return {
+        "ords": list(range(len(keys))),
+        "shards": [k.shard for k in keys],
+        "terms": [k.term for k in keys],
+        "buckets": [k.bucket for k in keys],
+        "due_ats_us": [k.due_at_us for k in keys],
+    }
+
+
+def _lease_params(leases: Sequence[LeaseGrant | None]) -> dict[str, Any]:
+    return {
+        "run_states": [1 if lease is None else 2 for lease in leases],
+        "workers": ["" if lease is None else lease.worker for lease in leases],
+        "token_hashes": [None if lease is None else lease.token_hash for lease in leases],
+        "lease_untils_us": [0 if lease is None else lease.until_us for lease in leases],
+    }
+
+
+def _chain_params(items: Sequence[FireChain]) -> dict[str, Any]:
+    runs = [item.run for item in items]
+    skips = [item.skipped for item in items]
+    nexts = [item.next for item in items]
+    return {
+        **_key_params([item.key for item in items]),
+        **_lease_params([None if run is None else run.lease for run in runs]),
+        "due_ids": [item.key.due_id for item in items],
+        "job_ids": [item.job_id for item in items],
+        "job_versions": [item.job_version for item in items],
+        "expect_versions": [item.expect_version for item in items],
+        "next_buckets": [None if n is None else n.bucket for n in nexts],
+        "next_dues_us": [None if n is None else n.due_at_us for n in nexts],
+        "next_scheduleds_us": [None if n is None else n.scheduled_for_us for n in nexts],
+        "run_ids": [None if run is None else run.run_id for run in runs],
+        "scheduled_fors_us": [None if run is None else run.scheduled_for_us for run in runs],
+        "run_dues_us": [None if run is None else run.due_at_us for run in runs],
+        "overlap_skips": [run is not None and run.overlap_skip for run in runs],
+        "open_froms_us": [item.open_from_us for item in items],
+        "skip_froms_us": [None if s is None else s.from_us for s in skips],
+        "skip_tos_us": [None if s is None else s.to_us for s in skips],
+        "skip_reasons": [None if s is None else int(s.reason) for s in skips],
+    }
+
+
+def _run_params(items: Sequence[FireRun]) -> dict[str, Any]:
+    return {
+        **_key_params([item.key for item in items]),
+        **_lease_params([item.lease for item in items]),
+        "run_ids": [item.key.due_id for item in items],
+    }

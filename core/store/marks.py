@@ -1,0 +1,142 @@
+"""Floors, watermarks and open-from marks: how far each shard is done. In rows of their own, so that their writes never
+disturb the readers of the fence row.
+
+Finishing buckets has an order (rule of ownership 3): the floor is raised first and committed; then a scan with a new
+snapshot looks below it; the watermark follows to what that scan found. No insert can land below the raised floor, and
+the raise waits for those in flight, which hold the floor row FOR SHARE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.fence import FenceView
+from core.store.database import Database
+from core.store.fencing import FENCE, fence_params, fence_views
+from core.store.statement import Kind, Statement, statement
+
+_READ = statement(
+    "read_marks",
+    Kind.READ,
+    """
+    SELECT m.shard, l.floor, m.watermark, m.open_from_us
+    FROM unnest(CAST(:shards AS BIGINT[])) AS s(shard)
+    JOIN shard_marks m ON m.shard = s.shard
+    JOIN shard_floors l ON l.shard = s.shard
+    ORDER BY m.shard
+    """,
+)
+_ITEM = """item AS (
+      SELECT i.shard, i.term, i.old, i.new
+      FROM unnest(CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:olds AS BIGINT[]), CAST(:news AS BIGINT[]))
+           AS i(shard, term, old, new)
+    )"""
+_RAISE_FLOORS = statement(
+    "raise_floors",
+    Kind.ACT,
+    f"""
+    WITH {FENCE}, {_ITEM}, moved AS (
+      UPDATE shard_floors AS l SET floor = i.new
+      FROM item i JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      WHERE l.shard = i.shard AND l.floor = i.old AND i.new > i.old
+        AND i.old >= fence.from_bucket AND i.new <= fence.to_bucket
+      RETURNING l.shard, i.term
+    )
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, m.shard AS moved
+    FROM fence f LEFT JOIN moved m ON m.shard = f.shard AND m.term = f.term
+    """,
+)
+_RAISE_WATERMARKS = statement(
+    "raise_watermarks",
+    Kind.ACT,
+    f"""
+    WITH {FENCE}, {_ITEM}, moved AS (
+      UPDATE shard_marks AS k SET watermark = i.new
+      FROM item i JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      WHERE k.shard = i.shard AND k.watermark = i.old AND i.new > i.old
+        AND i.old >= fence.from_bucket AND i.new <= fence.to_bucket
+      RETURNING k.shard, i.term
+    )
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, m.shard AS moved
+    FROM fence f LEFT JOIN moved m ON m.shard = f.shard AND m.term = f.term
+    """,
+)
+_RAISE_OPEN_FROM = statement(
+    "raise_open_from_marks",
+    Kind.ACT,
+    f"""
+    WITH {FENCE}, {_ITEM}, moved AS (
+      UPDATE shard_marks AS k SET open_from_us = i.new
+      FROM item i JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      WHERE k.shard = i.shard AND k.open_from_us = i.old AND i.new > i.old
+      RETURNING k.shard, i.term
+    )
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, m.shard AS moved
+    FROM fence f LEFT JOIN moved m ON m.shard = f.shard AND m.term = f.term
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How far a shard is done: buckets, and an instant in microseconds for the open-from mark."""
+
+    shard: int
+    floor: int
+    watermark: int
+    open_from_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Move one mark of a shard from `old` to `new`, under `term`."""
+
+    shard: int
+    term: int
+    old: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The fences seen, and the shards whose mark moved."""
+
+    fences: dict[tuple[int, int], FenceView]
+    shards: frozenset[int]
+
+
+class MarkKeeper:
+    """Reads and raises marks for one owner. Every raise is a compare-and-set on the mark's old value."""
+
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
+
+    async def read(self, shards: Sequence[int]) -> dict[int, Marks]:
+        rows = await self._database.run(_READ, {"shards": sorted(shards)})
+        return {r.shard: Marks(r.shard, r.floor, r.watermark, r.open_from_us) for r in rows}
+
+    async def raise_floors(self, raises: Sequence[Raise]) -> Raised:
+        """Only over buckets that have ended by the database's clock; the caller looks to that."""
+        return await self._raise(_RAISE_FLOORS, raises)
+
+    async def raise_watermarks(self, raises: Sequence[Raise]) -> Raised:
+        """Only up to what a scan after the floor's commit found empty."""
+        return await self._raise(_RAISE_WATERMARKS, raises)
+
+    async def raise_open_from(self, raises: Sequence[Raise]) -> Raised:
+        """Only past runs that have ended or stand in open_runs."""
+        return await self._raise(_RAISE_OPEN_FROM, raises)
+
+    async def _raise(self, what: Statement, raises: Sequence[Raise]) -> Raised:
+        ordered = sorted(raises, key=lambda r: r.shard)
+        params = {
+            **fence_params(self._owner, ((r.shard, r.term) for r in ordered)),
+            "shards": [r.shard for r in ordered],
+            "terms": [r.term for r in ordered],
+            "olds": [r.old for r in ordered],
+            "news": [r.new for r in ordered],
+        }
+        rows = await self._database.run(what, params, repeat_unknown=True)
+        return Raised(fence_views(rows), frozenset(r.moved for r in rows if r.moved is not None))
