@@ -52,13 +52,17 @@ def naive_occurrences(
     gap: str = "end",
     repeat: str = "first",
     step_s: int = 60,
+    lead_s: int = 25 * 3600,
 ) -> list[int]:
-    """The occurrences in [from_s, to_s), found by looking at each multiple of `step_s` from two days before."""
+    """The occurrences in [from_s, to_s), found by looking at every `step_s` seconds.
+
+    The walk begins `lead_s` before, which must be longer than the longest gap: `shift` carries times over it.
+    """
     if line.wildcard:
         gap, repeat = "skip", "both"
     found = set()
     before: datetime | None = None
-    for instant in range(from_s - 2 * 86_400, to_s, step_s):
+    for instant in range(from_s - lead_s, to_s, step_s):
         wall = datetime.fromtimestamp(instant, UTC).astimezone(zone)
         shown = wall.replace(tzinfo=None, fold=0)
         if line.matches(shown) and (repeat == "both" or _pass(wall, zone) in (None, repeat)):
