@@ -6,12 +6,20 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 Value = TypeVar("Value")
 
 EVERY_S = 0.02
 SHOWN_CHARACTERS = 500
+
+
+@overload
+async def eventually(predicate: Callable[[], Awaitable[Value]], within_s: float = ..., *, what: str = ...) -> Value: ...
+
+
+@overload
+async def eventually(predicate: Callable[[], Value], within_s: float = ..., *, what: str = ...) -> Value: ...
 
 
 async def eventually(

@@ -1,0 +1,92 @@
+"""What the tests of this room share: clients with short deadlines, proxies, and tasks that are ended with the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from core.clock import SystemClock
+from core.coord.client import EtcdClient
+from core.coord.config import EtcdConfig
+from core.coord.records import KeyValue
+from core.rand import SystemRand
+from core.tasks import Tasks
+from tests.support import etcd_auth
+from tests.support.tcp_proxy import TcpProxy
+from tools.servers.etcd import EtcdServer
+
+MakeClient = Callable[..., EtcdClient]
+
+
+def quick(*endpoints: str, **changes: object) -> EtcdConfig:
+    """Settings with which a fault shows within a second or two."""
+    settings: dict[str, object] = {
+        "connect_timeout_s": 0.5,
+        "call_timeout_s": 1.0,
+        "total_timeout_s": 6.0,
+        "retry_max_s": 0.5,
+        "watch_silence_s": 0.5,
+    }
+    return EtcdConfig(endpoints=endpoints, **(settings | changes))  # type: ignore[arg-type]
+
+
+async def stored(client: EtcdClient, key: str) -> KeyValue | None:
+    """What etcd holds under a key now."""
+    return (await client.get(key)).first
+
+
+@pytest.fixture
+async def make_client() -> AsyncIterator[MakeClient]:
+    """Makes clients, given endpoints and settings; they are closed after the test."""
+    async with AsyncExitStack() as stack:
+
+        def make(*endpoints: str, **changes: object) -> EtcdClient:
+            client = EtcdClient(quick(*endpoints, **changes), SystemClock(), SystemRand())
+            stack.push_async_callback(client.close)
+            return client
+
+        yield make
+
+
+@pytest.fixture
+async def client(etcd: EtcdServer, make_client: MakeClient) -> EtcdClient:
+    """A client of the shared etcd."""
+    return make_client(etcd.endpoint)
+
+
+@pytest.fixture
+async def own_client(own_etcd: EtcdServer, make_client: MakeClient) -> EtcdClient:
+    """A client of this test's own etcd."""
+    return make_client(own_etcd.endpoint)
+
+
+@pytest.fixture
+def locked_etcd(own_etcd: EtcdServer) -> EtcdServer:
+    """This test's own etcd with access control: only etcd_auth.USER may do anything, and only under /mine/."""
+    etcd_auth.restrict(own_etcd, "/mine/")
+    return own_etcd
+
+
+@pytest.fixture
+async def proxy(etcd: EtcdServer) -> AsyncIterator[TcpProxy]:
+    """A proxy before the shared etcd."""
+    assert etcd.port is not None
+    async with TcpProxy("127.0.0.1", etcd.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def tasks(make_client: MakeClient) -> AsyncIterator[Tasks]:
+    """Background tasks, ended before the clients are closed; one that failed fails the test."""
+    tasks = Tasks()
+    yield tasks
+    await tasks.close()
+    assert tasks.failure is None
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    """A prefix of this test's own in the shared etcd."""
+    return f"/test/{request.node.nodeid}/"

@@ -1,0 +1,40 @@
+"""Turns on etcd's access control, through its JSON gateway: a user "tidewheel" that may only use one prefix."""
+
+from __future__ import annotations
+
+import base64
+import json
+from http.client import HTTPConnection
+
+from tools.servers.etcd import EtcdServer
+
+USER = "tidewheel"
+PASSWORD = "for-tests-only"
+
+
+def restrict(etcd: EtcdServer, prefix: str) -> None:
+    """Enable access control; from now on only USER may do anything, and only under `prefix` (which ends in "/")."""
+    _post(etcd, "user/add", {"name": "root", "password": PASSWORD})
+    _post(etcd, "role/add", {"name": "root"})
+    _post(etcd, "user/grant", {"user": "root", "role": "root"})
+    _post(etcd, "user/add", {"name": USER, "password": PASSWORD})
+    _post(etcd, "role/add", {"name": "ours"})
+    end = prefix[:-1] + chr(ord("/") + 1)
+    permission = {"permType": "READWRITE", "key": _base64(prefix), "range_end": _base64(end)}
+    _post(etcd, "role/grant", {"name": "ours", "perm": permission})
+    _post(etcd, "user/grant", {"user": USER, "role": "ours"})
+    _post(etcd, "enable", {})
+
+
+def _post(etcd: EtcdServer, path: str, body: dict[str, object]) -> None:
+    connection = HTTPConnection(etcd.endpoint, timeout=5)
+    try:
+        connection.request("POST", f"/v3/auth/{path}", json.dumps(body))
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+    finally:
+        connection.close()
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
