@@ -1,0 +1,157 @@
+"""The socket of one dispatcher: keeps a stream open to one address, and carries frames between it and the protocol.
+
+It reconnects for as long as it is wanted, with a growing and spread pause. It decides nothing: what frames mean is
+protocol.py's and switchboard.py's. Called by worker.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+import grpc.aio
+
+from tidewheel.channels import stream_channel
+from tidewheel.clock import Clock
+from tidewheel.protocol import Opened, Refused, StreamProtocol, Violated
+from tidewheel.switchboard import Switchboard
+from tidewheel.v1.worker_service_pb2 import Hello
+from tidewheel.v1.worker_service_pb2_grpc import WorkerServiceStub
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 3.0
+WELCOME_WITHIN_S = 5.0
+# How long the dispatcher gets to end a stream that we have half-closed.
+FAREWELL_S = 1.0
+
+
+class Link:
+    """One dispatcher's address, connected as long as `run` runs. `ended` is called each time a stream has ended."""
+
+    def __init__(self, address: str, hello: Hello, board: Switchboard, clock: Clock, ended: Callable[[], None]) -> None:
+        self.address = address
+        # Why the dispatcher refused the last Hello; None if it did not.
+        self.refusal: Refused | None = None
+        self._hello = hello
+        self._board = board
+        self._clock = clock
+        self._ended = ended
+        self._has_output = asyncio.Event()
+        self._call: Any = None
+        self._cut = False
+        self._closing = False
+
+    def wake(self) -> None:
+        """The protocol has something to send."""
+        self._has_output.set()
+
+    def cut(self) -> None:
+        """End the present stream, as if it had broken; another one follows."""
+        if self._call is not None:
+            self._cut = True
+            self._call.cancel()
+
+    def close(self) -> None:
+        """Send what is queued, then half-close; `run` ends with the open stream."""
+        self._closing = True
+        self._has_output.set()
+
+    async def run(self) -> None:
+        """Keep a stream open until closed or cancelled."""
+        channel = stream_channel(self.address)
+        pause_s = FIRST_PAUSE_S
+        try:
+            while True:
+                opened = await self._converse(channel)
+                if self._closing:
+                    return
+                pause_s = FIRST_PAUSE_S if opened else min(LONGEST_PAUSE_S, pause_s * 2)
+                self._ended()
+                await self._clock.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311
+        finally:
+            await channel.close()
+
+    async def _converse(self, channel: grpc.aio.Channel) -> bool:
+        """One stream from Hello to its end; whether it ever opened."""
+        protocol = StreamProtocol()
+        self._has_output.clear()
+        self._cut = False
+        call = self._call = WorkerServiceStub(channel).Connect()
+        opened = False
+        writer: asyncio.Task[None] | None = None
+        try:
+            await call.write(protocol.hello(self._hello, self._board.holding(self.address)))
+            opened = await self._welcomed(call, protocol)
+            if opened:
+                writer = asyncio.create_task(self._write(call, protocol))
+                await self._read(call, protocol)
+        except grpc.aio.AioRpcError as error:
+            log.info("stream to dispatcher at %s ended: %s", self.address, error.details() or error.code().name)
+        except (TimeoutError, asyncio.InvalidStateError):
+            log.info("dispatcher at %s did not answer Hello within %g s", self.address, WELCOME_WITHIN_S)
+        except asyncio.CancelledError:
+            # gRPC reports a call that we cut as a cancellation, too; only a task that is being cancelled is one.
+            task = asyncio.current_task()
+            if not self._cut or (task is not None and task.cancelling()):
+                raise
+        finally:
+            protocol.close()
+            self._board.lost(self.address, protocol)
+            await self._hang_up(call, writer)
+        return opened
+
+    async def _welcomed(self, call: Any, protocol: StreamProtocol) -> bool:
+        async with asyncio.timeout(WELCOME_WITHIN_S):
+            frame = await call.read()
+        if frame is grpc.aio.EOF:
+            return False
+        effect = protocol.receive(frame)
+        if isinstance(effect, Opened):
+            self.refusal = None
+            self._board.handle(self.address, protocol, effect)
+            return True
+        if isinstance(effect, Refused):
+            self.refusal = effect
+            log.error("dispatcher at %s refuses this worker: %s: %s", self.address, effect.field, effect.rule)
+        elif isinstance(effect, Violated):
+            log.error("dispatcher at %s breaks the protocol: %s", self.address, effect.rule)
+        return False
+
+    async def _read(self, call: Any, protocol: StreamProtocol) -> None:
+        while True:
+            frame = await call.read()
+            if frame is grpc.aio.EOF:
+                return
+            effect = protocol.receive(frame)
+            if isinstance(effect, Violated):
+                log.error("dispatcher at %s breaks the protocol: %s", self.address, effect.rule)
+                return
+            self._board.handle(self.address, protocol, effect)
+
+    async def _write(self, call: Any, protocol: StreamProtocol) -> None:
+        """Send what there is; while a frame is on its way the next ones gather, so that a crowd leaves in batches."""
+        try:
+            while True:
+                await self._has_output.wait()
+                self._has_output.clear()
+                for frame in protocol.frames():
+                    await call.write(frame)
+                if self._closing:
+                    await call.done_writing()
+                    return
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # The stream is over; its reader sees the same and says why.
+            return
+
+    async def _hang_up(self, call: Any, writer: asyncio.Task[None] | None) -> None:
+        """Leave no half-open call behind: the call first, then the writer that may wait in it."""
+        self._call = None
+        call.cancel()
+        if writer is not None:
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
