@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from datetime import UTC, datetime
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -24,6 +25,9 @@ GAPS, REPEATS = ("end", "shift", "skip"), ("first", "second", "both")
 YEAR_2100_S = 4_102_444_800
 MINUTE_ZONES = [name for name in ZONES if name != "Africa/Monrovia"]  # half a minute off until 1972
 DATE_LINE_ZONES = {"Pacific/Apia", "Pacific/Enderbury", "Pacific/Fakaofo", "Pacific/Kwajalein"}  # skipped a whole day
+HOUR_ZONES = [  # cronsim passes over occurrences after changes of a broken hour
+    name for name in ZONES if all((a - b) % HOUR_S == 0 for a, b in pairwise(zone_table(name).offsets_s))
+]
 SECOND_ZONES = [name for name in ZONES if name not in DATE_LINE_ZONES]
 
 slow_example = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
@@ -92,7 +96,7 @@ def test_agrees_with_a_walk_over_the_real_seconds(seed: int, name: str) -> None:
     compare(Random(seed), name, seconds=True)
 
 
-@given(st.integers(0, 2**32), st.sampled_from(MINUTE_ZONES))
+@given(st.integers(0, 2**32), st.sampled_from(HOUR_ZONES))
 @settings(slow_example, max_examples=400)
 def test_agrees_with_cronsim_under_the_default_rules(seed: int, name: str) -> None:
     compare_with_cronsim(Random(seed), name, answers=20)
@@ -133,6 +137,8 @@ def test_two_million_occurrences_agree_with_the_oracles() -> None:
     while agreed < 2_000_000:
         for name in ZONES:
             if name in MINUTE_ZONES:
-                agreed += compare(draw, name) + compare_with_cronsim(draw, name, answers=50)
+                agreed += compare(draw, name)
+            if name in HOUR_ZONES:
+                agreed += compare_with_cronsim(draw, name, answers=50)
             if name in SECOND_ZONES:
                 agreed += compare(draw, name, seconds=True)

@@ -102,9 +102,9 @@ def test_every_listed_zone_has_a_table_that_agrees_with_zoneinfo() -> None:
 
 @pytest.mark.long
 def test_no_zone_leaves_and_regains_an_offset_between_two_probes() -> None:
-    """Looks at every day of 130 years in every zone: the probes of the tables are six days apart."""
+    """Looks at every third day of 130 years in every zone: the probes of the tables are six days apart."""
     use_pinned_tzdata()
     for name in sorted(zone_names()):
         where, table = zone(name), zone_table(name)
-        for instant in range(0, 130 * 365 * DAY_S, DAY_S):
+        for instant in range(0, 130 * 365 * DAY_S, 3 * DAY_S):
             assert table.offsets_s[table.index(instant)] == offset_s(where, instant), (name, instant)
