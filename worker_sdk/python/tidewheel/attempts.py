@@ -6,6 +6,7 @@ or the end of that dispatcher binds it to another. Called by switchboard.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 
@@ -27,6 +28,7 @@ class Attempt:
         "handler",
         "key",
         "lease_until_s",
+        "offer_s",
         "orphaned",
         "progress_acknowledged",
         "redirects",
@@ -63,8 +65,9 @@ class Attempt:
         self.forgotten = False
         # Its time limit is over: when its end is reported without waiting for the handler.
         self.abandon_s: float | None = None
-        # Its dispatcher is gone: it is offered to the others.
+        # Its dispatcher is gone: it is offered to the others, while it runs again at `offer_s`.
         self.orphaned = False
+        self.offer_s = math.inf
         self.redirects = 0
         # The newest report of progress that a dispatcher has acknowledged.
         self.progress_acknowledged = 0

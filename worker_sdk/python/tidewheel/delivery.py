@@ -8,6 +8,7 @@ of them can say whose it is now. Called by switchboard.py.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -139,8 +140,8 @@ class Delivery:
                 self._forget(attempt)
         elif exception.verdict == VERDICT_REDIRECT and exception.owner_address:
             self._redirect(attempt, exception.owner_address, now_s)
-        elif attempt.orphaned and attempt.result is None:
-            attempt.say_again_s = now_s + _spread(RETRY_PAUSE_S)
+        elif attempt.orphaned:
+            attempt.offer_s = now_s + _spread(RETRY_PAUSE_S)
 
     def _forget(self, attempt: Attempt) -> None:
         """It is no longer ours: its result is not wanted, its handler has to stop."""
@@ -156,6 +157,7 @@ class Delivery:
     def _move(self, attempt: Attempt, address: str, now_s: float, *, wait: bool = False) -> None:
         """Bind it to another dispatcher and tell that one, at once if its stream is open and no `wait` is due."""
         self._attempts.rebind(attempt, address, now_s)
+        attempt.offer_s = math.inf
         pause_s = _spread(REDIRECT_PAUSE_S) if wait else 0.0
         attempt.say_again_s = now_s + max(pause_s, RETRY_PAUSE_S)
         stream = self._streams.get(address)
@@ -210,7 +212,8 @@ class Delivery:
             if attempt.say_again_s <= now_s:
                 self._say(attempt, now_s)
             return max(attempt.say_again_s, now_s + RETRY_PAUSE_S)
-        if attempt.orphaned and now_s >= attempt.say_again_s > attempt.bound_s + RETRY_PAUSE_S:
+        if attempt.orphaned and now_s >= attempt.offer_s:
+            attempt.offer_s = math.inf
             self._offer(attempt, now_s)
         if attempt.abandon_s is not None:
             return self._abandon(attempt, now_s)
@@ -219,7 +222,7 @@ class Delivery:
             self._stop(attempt, Stop(StopKind.TIMED_OUT, StopKind.TIMED_OUT.value))
             return attempt.abandon_s
         if now_s < attempt.lease_until_s:
-            return min(attempt.lease_until_s, attempt.stop_s)
+            return min(attempt.lease_until_s, attempt.stop_s, attempt.offer_s)
         self._stop(attempt, Stop(StopKind.LEASE_LOST, StopKind.LEASE_LOST.value))
         return attempt.stop_s
 

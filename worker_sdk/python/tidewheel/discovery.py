@@ -5,6 +5,7 @@ The last list stays valid while every control plane is away: dispatchers go on w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 3.0
+FIRST_LIST_WITHIN_S = 3.0
 
 
 class DispatcherWatch:
@@ -48,9 +50,15 @@ class DispatcherWatch:
         async with stream_channel(address) as channel:
             call: Any = DiscoveryServiceStub(channel).WatchDispatchers(WatchDispatchersRequest())
             try:
-                while (answer := await call.read()) is not grpc.aio.EOF:
+                # A control plane that is frozen accepts calls and says nothing.
+                async with asyncio.timeout(FIRST_LIST_WITHIN_S):
+                    answer = await call.read()
+                while answer is not grpc.aio.EOF:
                     heard = True
                     self._take(answer)
+                    answer = await call.read()
+            except TimeoutError:
+                log.info("control plane at %s says nothing", address)
             except grpc.aio.AioRpcError as error:
                 log.info("control plane at %s does not answer: %s", address, error.details() or error.code().name)
             finally:

@@ -79,4 +79,6 @@ def signals_of(begin: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
-            signal.signal(number, before[number])
+            # None: a handler that was not installed from Python, which cannot be put back.
+            if before[number] is not None:
+                signal.signal(number, before[number])

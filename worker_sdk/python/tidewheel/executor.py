@@ -22,6 +22,9 @@ from tidewheel.v1.worker_service_pb2 import Result
 
 log = logging.getLogger(__name__)
 
+# What a handler that was cancelled gets for its own cleaning up when the worker ends.
+CLOSE_WITHIN_S = 1.0
+
 Finished = Callable[[Attempt, Result], None]
 
 
@@ -68,12 +71,16 @@ class Executor:
             self._end(attempt, result)
 
     async def close(self) -> None:
-        """Cancel every task that is left and wait for its end; threads are left to themselves."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """End every task: those told to stop get a moment for it, then are cancelled once more, then are left behind.
+
+        Threads are left to themselves.
+        """
         self._threads.close()
+        for _ in range(2):
+            if self._tasks:
+                await asyncio.wait(list(self._tasks.values()), timeout=CLOSE_WITHIN_S)
+            for task in list(self._tasks.values()):
+                task.cancel()
 
     async def _run(self, attempt: Attempt, call: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
         attempt.started = True

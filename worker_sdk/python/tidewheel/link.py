@@ -85,8 +85,7 @@ class Link:
         opened = False
         writer: asyncio.Task[None] | None = None
         try:
-            await call.write(protocol.hello(self._hello, self._board.holding(self.address)))
-            opened = await self._welcomed(call, protocol)
+            opened = await self._open(call, protocol)
             if opened:
                 writer = asyncio.create_task(self._write(call, protocol))
                 await self._read(call, protocol)
@@ -105,8 +104,10 @@ class Link:
             await self._hang_up(call, writer)
         return opened
 
-    async def _welcomed(self, call: Any, protocol: StreamProtocol) -> bool:
+    async def _open(self, call: Any, protocol: StreamProtocol) -> bool:
+        """Say Hello; whether Welcome came."""
         async with asyncio.timeout(WELCOME_WITHIN_S):
+            await call.write(protocol.hello(self._hello, self._board.holding(self.address)))
             frame = await call.read()
         if frame is grpc.aio.EOF:
             return False

@@ -7,6 +7,7 @@ wait: whatever takes time is ordered from `Orders` and comes back as a call. Cal
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Container, Iterable
 from typing import Protocol
 
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 # Results that wait for their acknowledgement beyond this many hold slots, so that a dispatcher which cannot write
 # stops getting credits before the worker's memory fills.
 UNACKNOWLEDGED_FREE = 1_000
+# After the process stood still for half a lease, what arrives within this time may have been sent before.
+THAW_S = 0.5
 # However many things are due, the sweep over all attempts is not repeated faster.
 SHORTEST_SWEEP_S = 0.02
 
@@ -64,6 +67,8 @@ class Switchboard:
         self._delivery = Delivery(self._attempts, self._streams, orders.stop)
         self._leaving = False
         self._turns = 0
+        self._swept_s = clock.monotonic_s()
+        self._thawed_s = -math.inf
         # When `sweep` wants to be called.
         self.next_sweep_s = 0.0
 
@@ -135,6 +140,11 @@ class Switchboard:
         for assignment in effect.beyond:
             protocol.give_back(assignment.ref)
         lease_s = self._streams[address].lease_s
+        if self._stood_still(now_s, lease_s):
+            # They may have waited for us longer than their lease: somebody else may run them by now.
+            for assignment in effect.items:
+                protocol.give_back(assignment.ref)
+            return
         earliest_s = self.next_sweep_s
         for assignment in effect.items:
             if assignment.handler not in self._handlers:
@@ -147,6 +157,12 @@ class Switchboard:
                 self._attempts.running += 1
                 self._orders.start(attempt)
         self.next_sweep_s = earliest_s
+
+    def _stood_still(self, now_s: float, lease_s: float) -> bool:
+        """Whether this process was stopped, or its event loop blocked, until just now: sweeps come every second."""
+        if now_s - self._swept_s > lease_s / 2:
+            self._thawed_s = now_s
+        return now_s - self._thawed_s < THAW_S
 
     def _is_held(self, assignment: Assignment) -> bool:
         """Whether the attempt is here already: a dispatcher may say an assignment again after a broken stream."""
@@ -210,6 +226,9 @@ class Switchboard:
         broken, and a new stream has the other half to save the attempts.
         """
         now_s = self._clock.monotonic_s()
+        shortest_s = min((stream.lease_s for stream in self._streams.values()), default=math.inf)
+        self._stood_still(now_s, shortest_s)
+        self._swept_s = now_s
         self.next_sweep_s = max(self._delivery.sweep(now_s), now_s + SHORTEST_SWEEP_S)
         self._orders.stir()
         silent = []
