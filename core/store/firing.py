@@ -65,7 +65,8 @@ _END = """acted AS (
     )"""
 
 # Everything below follows from the consumed rows. A job with overlap SKIP gets no run while one of its runs is open:
-# the recent ones are found by the shard's open-from mark, the long-lived ones stand in open_runs. (Scalar sub-selects:
+# the recent ones are found by the shard's open-from mark, the long-lived ones stand in open_runs; a trigger that is not yet
+# due does not count. (Scalar sub-selects:
 # for EXISTS the planner chose a bitmap scan a row.) A conflict on the run id is an occurrence that has its run already:
 # the due row moves on all the same (rule 9).
 _RUNS = """busy AS (
@@ -73,7 +74,8 @@ _RUNS = """busy AS (
       FROM acted a JOIN item i ON i.ord = a.ord
       WHERE i.overlap_skip AND i.run_id IS NOT NULL AND (
         (SELECT 1 FROM runs r WHERE r.job_id = i.job_id AND r.scheduled_for_us >= i.open_from_us
-         AND r.state IN (1, 2) AND r.run_id <> i.run_id LIMIT 1) IS NOT NULL
+         AND (r.state = 2 OR (r.state = 1 AND (r.attempt > 0 OR r.not_before_us <= CAST(:now_us AS BIGINT))))
+         AND r.run_id <> i.run_id LIMIT 1) IS NOT NULL
         OR (SELECT 1 FROM open_runs o JOIN runs r ON r.run_id = o.run_id
             WHERE o.shard = i.shard AND o.job_id = i.job_id AND r.state IN (1, 2) AND r.run_id <> i.run_id
             LIMIT 1) IS NOT NULL
@@ -144,12 +146,24 @@ _FIRE_RUNS = statement(
           started_us = CASE WHEN i.run_state = 2 THEN CAST(:now_us AS BIGINT) ELSE r.started_us END
       FROM acted a JOIN item i ON i.ord = a.ord
       WHERE r.run_id = i.run_id AND r.state = 1
-      RETURNING i.ord, r.attempt
+      RETURNING i.ord, r.attempt, r.uncounted, r.scheduled_for_us, r.due_at_us, r.trace, r.payload, r.progress
     )
-    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, m.attempt
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, m.attempt, m.uncounted, m.scheduled_for_us, m.due_at_us,
+           m.trace, m.payload, m.progress
     FROM fence f
     LEFT JOIN acted a ON a.shard = f.shard AND a.term = f.term
     LEFT JOIN made m ON m.ord = a.ord
+    """,
+)
+
+
+_READ_MADE = statement(
+    "read_runs_made",
+    Kind.READ,
+    """
+    SELECT r.run_id, r.state, r.attempt, r.uncounted, r.home_term, r.token_hash, r.not_before_us, r.scheduled_for_us,
+           r.due_at_us, r.trace, r.payload, r.progress
+    FROM unnest(CAST(:run_ids AS UUID[])) AS i(run_id) JOIN runs r ON r.run_id = i.run_id
     """,
 )
 
@@ -228,21 +242,37 @@ class FireRun:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeRun:
+    """The run behind a consumed due row, as it stands after the statement; `attempt` 0 waits for its first credit."""
+
+    attempt: int
+    uncounted: int
+    scheduled_for_us: int
+    due_at_us: int
+    trace: str = ""
+    payload: bytes | None = None
+    progress: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Fired:
     """What a batch did, by position in the batch.
 
-    A position is not in `consumed` where the due row was left alone: fence lost, job changed, or row gone. `made` gives
-    the run's attempt number (0 for one that waits for a credit); a consumed row without one made no run: an overlap, a
-    run id that was there already, or a canceled run.
+    A position is not in `consumed` where the due row was left alone: fence lost, job changed, or row gone. A consumed
+    position that is not in `made` has no run to start: an overlap, a run id that was there already, or a canceled run.
     """
 
     fences: dict[tuple[int, int], FenceView]
     consumed: frozenset[int]
-    made: dict[int, int]
+    made: dict[int, MadeRun]
 
 
 class Firing:
-    """Writes batches of decisions for one owner."""
+    """Writes batches of decisions for one owner.
+
+    A batch whose answer was lost is run again at once. Its rows are then gone if the first try was applied, so that
+    the runs it made are recognised by the term and the secret that only this owner gave them.
+    """
 
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
@@ -254,24 +284,58 @@ class Firing:
         if any((item.next is not None) is not moving for item in items):
             raise ValueError("chains that move and chains that end go into separate statements")
         params = {**self._fences(items), **_chain_params(items), "now_us": now_us}
-        what = _FIRE_MOVING if moving else _FIRE_ENDING
-        rows = await self._database.run(what, params, repeat_unknown=False)
-        return _fired(rows)
+        rows = await self._database.run(_FIRE_MOVING if moving else _FIRE_ENDING, params, repeat_unknown=True)
+        made = {
+            r.ord: MadeRun(r.attempt, 0, run.scheduled_for_us, run.due_at_us)
+            for r in rows
+            if r.ord is not None and r.attempt is not None and (run := items[r.ord].run) is not None
+        }
+        runs = {n: (i.key, i.run.run_id, i.run.lease) for n, i in enumerate(items) if i.run is not None}
+        return await self._with_own_effects(rows, made, runs)
 
     async def fire_runs(self, items: Sequence[FireRun], *, now_us: int) -> Fired:
         """Start, or make ready, the next attempt of runs that are in `runs` already."""
         params = {**self._fences(items), **_run_params(items), "now_us": now_us}
-        rows = await self._database.run(_FIRE_RUNS, params, repeat_unknown=False)
-        return _fired(rows)
+        rows = await self._database.run(_FIRE_RUNS, params, repeat_unknown=True)
+        made = {r.ord: _made(r) for r in rows if r.ord is not None and r.attempt is not None}
+        runs = {n: (item.key, item.key.due_id, item.lease) for n, item in enumerate(items)}
+        return await self._with_own_effects(rows, made, runs)
 
     def _fences(self, items: Sequence[FireChain] | Sequence[FireRun]) -> dict[str, Any]:
         return fence_params(self._owner, ((item.key.shard, item.key.term) for item in items))
 
+    async def _with_own_effects(
+        self,
+        rows: Sequence[Row[Any]],
+        made: dict[int, MadeRun],
+        runs: dict[int, tuple[DueKey, UUID, LeaseGrant | None]],
+    ) -> Fired:
+        fences = fence_views(rows)
+        consumed = {r.ord for r in rows if r.ord is not None}
+        doubtful = {n: r for n, r in runs.items() if n not in consumed and (r[0].shard, r[0].term) in fences}
+        if doubtful:
+            found = await self._database.run(_READ_MADE, {"run_ids": [run_id for _, run_id, _ in doubtful.values()]})
+            by_id = {row.run_id: row for row in found}
+            for n, (key, run_id, lease) in doubtful.items():
+                row = by_id.get(run_id)
+                if row is not None and _is_own_effect(row, key, lease):
+                    consumed.add(n)
+                    made[n] = _made(row)
+        return Fired(fences, frozenset(consumed), made)
 
-def _fired(rows: Sequence[Row[Any]]) -> Fired:
-    acted = [r for r in rows if r.ord is not None]
-    made = {r.ord: r.attempt for r in acted if r.attempt is not None}
-    return Fired(fence_views(rows), frozenset(r.ord for r in acted), made)
+
+def _is_own_effect(row: Row[Any], key: DueKey, lease: LeaseGrant | None) -> bool:
+    if row.home_term != key.term or row.not_before_us != 0:
+        return False
+    if lease is None:
+        return bool(row.state == 1)
+    return bool(row.state == 2 and row.token_hash == lease.token_hash)
+
+
+def _made(row: Row[Any]) -> MadeRun:
+    return MadeRun(
+        row.attempt, row.uncounted, row.scheduled_for_us, row.due_at_us, row.trace, row.payload, row.progress
+    )
 
 
 def _key_params(keys: Sequence[DueKey]) -> dict[str, Any]:

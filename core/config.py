@@ -1,0 +1,174 @@
+"""Configuration of every role, as frozen dataclasses that are checked as a whole when they are made.
+
+Each field's name carries its unit. deploy/tidewheel.toml shows every key with its default; a test compares the two.
+The loader (flags > environment > file > default) is tools/cli/settings.py; this module does no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from core.errors import Invalid
+
+
+def _require(holds: bool, key: str, rule: str) -> None:
+    if not holds:
+        raise Invalid(key, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Decided once, when the cluster is founded; a process that differs refuses to start."""
+
+    # Name of this cluster's keys in etcd.
+    name: str = "default"
+    # Hash slots of jobs, owned as units. A power of two.
+    shard_count: int = 64
+    bucket_width_ms: int = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlaneSettings:
+    """API server, election and placement."""
+
+    listen: str = "127.0.0.1:7233"
+    # What others are told to call; empty: as `listen`, with the port that was bound.
+    advertise: str = ""
+    metrics_listen: str = "127.0.0.1:0"
+    reflection: bool = False
+    pool_size: int = 8
+    max_message_bytes: int = 4 * 1024 * 1024
+    # Calls under way at once; more are refused with RESOURCE_EXHAUSTED.
+    max_concurrent_calls: int = 1_000
+    # A dispatcher is suspected after so many reports of `report_interval_s` were missed.
+    report_interval_s: float = 0.5
+    missed_reports: int = 3
+    # How long a broken report stream may take to come back before its dispatcher is suspected.
+    broken_stream_grace_s: float = 0.3
+    # A joining dispatcher waits so long before shards are placed on it, so that a crowd that starts is placed once.
+    join_settle_s: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require(self.report_interval_s > 0, "controlplane.report_interval_s", "must be above 0")
+        _require(self.missed_reports >= 1, "controlplane.missed_reports", "must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherSettings:
+    """A shard owner: how it looks ahead, batches, leases and gives up."""
+
+    listen: str = "127.0.0.1:0"
+    advertise: str = ""
+    metrics_listen: str = "127.0.0.1:0"
+    pool_size: int = 8
+    max_message_bytes: int = 4 * 1024 * 1024
+    # The due loop's bound on a lost hint.
+    tick_s: float = 0.25
+    # Rows read a shard and pass, and kept in memory ahead of their time.
+    scan_limit_per_shard: int = 2_000
+    # Items in one fenced statement.
+    batch_limit: int = 500
+    # Runs that wait for a credit and are kept in memory; the rest waits in SQL.
+    waiting_limit: int = 20_000
+    # Attempts end when no heartbeat came for the lease; workers are told to send one every heartbeat interval.
+    attempt_lease_s: float = 15.0
+    heartbeat_interval_s: float = 5.0
+    # Added to every adopted lease: an owner acknowledges renewals only while its term was proven not longer ago.
+    adoption_margin_s: float = 2.0
+    # Open terms are read and compared with what is served.
+    term_check_s: float = 1.0
+    # Runs open for longer stand in open_runs, so that the open-from mark can pass them.
+    stand_after_s: float = 10.0
+    # SIGTERM: how long to wait for batches in flight before the process ends all the same.
+    drain_limit_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        _require(
+            self.attempt_lease_s > 2 * self.heartbeat_interval_s,
+            "dispatcher.attempt_lease_s",
+            "must be more than twice heartbeat_interval_s, so that one lost heartbeat ends nothing",
+        )
+        _require(1 <= self.batch_limit <= 5_000, "dispatcher.batch_limit", "must lie within 1 and 5000")
+        _require(self.tick_s > 0, "dispatcher.tick_s", "must be above 0")
+        _require(self.term_check_s <= self.adoption_margin_s, "dispatcher.term_check_s", "must not exceed adoption_margin_s")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """The shell-exec worker that comes with the server."""
+
+    slots: int = 10
+    queues: tuple[str, ...] = ("default",)
+    # Running shell commands is off unless it is switched on here.
+    exec_enabled: bool = False
+    # Only with this may a job ask for a shell instead of an argument list.
+    exec_shell_enabled: bool = False
+    # What of a command's output is kept as the result, from its end.
+    exec_output_tail_bytes: int = 16_384
+    drain_limit_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """Logs, traces and metrics."""
+
+    log_level: str = "info"
+    # "text" or "json".
+    log_format: str = "text"
+    # Empty: no trace leaves the process. The standard variable OTEL_EXPORTER_OTLP_ENDPOINT sets it too.
+    otlp_endpoint: str = ""
+    # Share of runs whose trace is kept.
+    trace_sample_ratio: float = 1.0
+    # Longest wait for the exporter at shutdown; leases are released before it.
+    flush_limit_s: float = 3.0
+
+    def __post_init__(self) -> None:
+        _require(self.log_level in ("debug", "info", "warning", "error"), "telemetry.log_level", "is not a level")
+        _require(self.log_format in ("text", "json"), "telemetry.log_format", "must be text or json")
+        _require(0.0 <= self.trace_sample_ratio <= 1.0, "telemetry.trace_sample_ratio", "must lie within 0 and 1")
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """The database; `url` begins with postgresql:// or cockroachdb://."""
+
+    url: str = ""
+    # Empty: SERIALIZABLE on CockroachDB, READ COMMITTED on PostgreSQL.
+    isolation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    """etcd's client endpoints and how to prove who we are."""
+
+    endpoints: tuple[str, ...] = ()
+    # Of the one lease each process holds.
+    lease_ttl_s: int = 5
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    user: str = ""
+    password_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a role may be told."""
+
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    database: DatabaseSettings = field(default_factory=DatabaseSettings)
+    etcd: EtcdSettings = field(default_factory=EtcdSettings)
+    controlplane: ControlPlaneSettings = field(default_factory=ControlPlaneSettings)
+    dispatcher: DispatcherSettings = field(default_factory=DispatcherSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+
+
+def check_loopback(listen: str, key: str) -> str:
+    """The listen address as it is. Until authentication exists, servers bind loopback only. Raises Invalid."""
+    host, _, port = listen.rpartition(":")
+    if host not in ("127.0.0.1", "localhost", "[::1]") and not host.startswith("127."):
+        raise Invalid(key, f"{listen!r} is not a loopback address; until authentication exists, servers bind loopback only")
+    if not port.isdigit() or int(port) > 65_535:
+        raise Invalid(key, f"{listen!r} must end with a port")
+    return listen

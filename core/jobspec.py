@@ -1,0 +1,145 @@
+"""What a version of a job says: handler, queue, schedule and policies, as one frozen value with a strict JSON form.
+
+The control plane makes it from requests, core/store keeps it in `job_versions.spec`, dispatchers read it back. The
+payload is kept beside it, since it is bytes and may be large.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.clock import US_PER_S
+from core.errors import Invalid
+from core.policy import WEEK_US, CatchUp, CatchUpMode, Overlap, Retry
+from core.schedule import Schedule
+
+MAX_PAYLOAD_BYTES = 262_144
+MAX_RESULT_BYTES = 262_144
+MAX_PROGRESS_BYTES = 16_384
+MAX_ERROR_CHARS = 4_096
+
+_NAMESPACE = re.compile(r"[a-z][a-z0-9-]{0,62}\Z")
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_WORD = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
+_LABEL_KEY = re.compile(r"[A-Za-z0-9._/-]{1,63}\Z")
+
+
+def check_namespace(value: str, at: str = "namespace") -> str:
+    """The namespace, `default` for empty. Raises Invalid."""
+    value = value or "default"
+    if not _NAMESPACE.match(value):
+        raise Invalid(at, "must be 1 to 63 characters of a-z, 0-9 and -, beginning with a letter")
+    return value
+
+
+def check_job_name(value: str, at: str = "name") -> str:
+    """The job's name as it is. Raises Invalid."""
+    if not _JOB_NAME.match(value):
+        raise Invalid(
+            at, "must be 1 to 128 characters of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+        )
+    return value
+
+
+def check_word(value: str, at: str) -> str:
+    """A handler's or a queue's name. Raises Invalid."""
+    if not _WORD.match(value):
+        raise Invalid(at, "must be 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
+    return value
+
+
+def check_payload(payload: bytes, at: str = "payload") -> bytes:
+    """The payload as it is. Raises Invalid above 262,144 bytes."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise Invalid(at, f"is {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} are taken")
+    return payload
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One version of a job, without its payload. `timeout_us` is the start-to-close time of one attempt."""
+
+    handler: str
+    queue: str = "default"
+    payload_type: str = ""
+    schedule: Schedule | None = None
+    retry: Retry = Retry()
+    overlap: Overlap = Overlap.SKIP
+    catch_up: CatchUp = CatchUp()
+    timeout_us: int = 3600 * US_PER_S
+    description: str = ""
+    contact: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_word(self.handler, "handler")
+        check_word(self.queue, "queue")
+        if not 0 < self.timeout_us <= WEEK_US:
+            raise Invalid("start_to_close_timeout", "must be above 0 s and at most 7 days")
+        _check_length(self.payload_type, 128, "payload_type")
+        _check_length(self.description, 1024, "description")
+        _check_length(self.contact, 256, "contact")
+        if len(self.labels) > 32:
+            raise Invalid("labels", "at most 32 entries are taken")
+        for key, value in self.labels.items():
+            if not _LABEL_KEY.match(key):
+                raise Invalid("labels", f"key {key[:80]!r} must be 1 to 63 characters of A-Z, a-z, 0-9, '.', '_', '/', '-'")
+            _check_length(value, 128, f"labels[{key}]")
+
+    def to_json(self) -> dict[str, Any]:
+        """The stored form; `from_json` gives the same value back."""
+        return {
+            "handler": self.handler,
+            "queue": self.queue,
+            "payload_type": self.payload_type,
+            "schedule": None if self.schedule is None else self.schedule.to_json(),
+            "retry": {
+                "max_attempts": self.retry.max_attempts,
+                "first_delay_us": self.retry.first_delay_us,
+                "factor": self.retry.factor,
+                "max_delay_us": self.retry.max_delay_us,
+                "jitter": self.retry.jitter,
+            },
+            "overlap": self.overlap.name,
+            "catch_up": {"mode": self.catch_up.mode.name, "grace_us": self.catch_up.grace_us},
+            "timeout_us": self.timeout_us,
+            "description": self.description,
+            "contact": self.contact,
+            "labels": dict(self.labels),
+        }
+
+    @classmethod
+    def from_json(
+        cls, stored: Mapping[str, Any], read_schedule: Callable[[str], Schedule] = Schedule.from_json
+    ) -> JobSpec:
+        """Read the stored form back; `read_schedule` may share equal schedules.
+
+        Raises Invalid when it is not one (a row spoilt by hand, field bug B108).
+        """
+        try:
+            schedule = stored["schedule"]
+            return cls(
+                handler=stored["handler"],
+                queue=stored["queue"],
+                payload_type=stored["payload_type"],
+                schedule=None if schedule is None else read_schedule(schedule),
+                retry=Retry(**stored["retry"]),
+                overlap=Overlap[stored["overlap"]],
+                catch_up=CatchUp(CatchUpMode[stored["catch_up"]["mode"]], stored["catch_up"]["grace_us"]),
+                timeout_us=stored["timeout_us"],
+                description=stored["description"],
+                contact=stored["contact"],
+                labels=dict(stored["labels"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Invalid("spec", f"the stored form is not readable: {error}") from error
+
+
+def _check_length(value: str, limit: int, at: str) -> None:
+    if len(value) > limit:
+        raise Invalid(at, f"is {len(value)} characters long; at most {limit} are taken")
+    if "\0" in value:
+        raise Invalid(at, "must not contain the NUL character")

@@ -1,0 +1,1 @@
+"""A shard owner: finds what is due, fires it, hands it to workers, records how it ended."""

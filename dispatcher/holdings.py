@@ -1,0 +1,104 @@
+"""The terms this dispatcher holds, as it believes: ranges of buckets a shard, with their marks. No I/O.
+
+Ownership fills and empties it; everything that acts asks it which term covers a bucket. A belief that is wrong costs
+nothing but a refused statement: SQL decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from core.fence import FenceView, TermRow
+from core.store.marks import Marks
+
+Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class HeldTerm:
+    """One held range; buckets [from_bucket, to_bucket). `loaded` turns true once its open runs were adopted."""
+
+    shard: int
+    term: int
+    from_bucket: int
+    to_bucket: int
+    floor: int
+    watermark: int
+    open_from_us: int
+    # Monotonic seconds at which SQL was last seen to hold this term for us.
+    proven_s: float
+    loaded: bool = False
+
+    @property
+    def key(self) -> Key:
+        return self.shard, self.term
+
+    def covers(self, bucket: int) -> bool:
+        return self.from_bucket <= bucket < self.to_bucket
+
+
+class Holdings:
+    """Ranges by shard. A shard may be held in several ranges, under several terms."""
+
+    def __init__(self) -> None:
+        self._terms: dict[Key, HeldTerm] = {}
+        self._by_shard: dict[int, list[HeldTerm]] = {}
+
+    def __iter__(self) -> Iterator[HeldTerm]:
+        return iter(list(self._terms.values()))
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    @property
+    def shards(self) -> set[int]:
+        return set(self._by_shard)
+
+    def get(self, key: Key) -> HeldTerm | None:
+        return self._terms.get(key)
+
+    def of_shard(self, shard: int) -> list[HeldTerm]:
+        return self._by_shard.get(shard, [])
+
+    def covering(self, shard: int, bucket: int) -> HeldTerm | None:
+        """The loaded term that covers `bucket` of `shard`, if we hold one."""
+        for held in self._by_shard.get(shard, ()):
+            if held.loaded and held.covers(bucket):
+                return held
+        return None
+
+    def add(self, row: TermRow, marks: Marks, proven_s: float) -> HeldTerm:
+        """Take up a term whose claim has committed."""
+        held = HeldTerm(
+            row.shard,
+            row.term,
+            row.from_bucket,
+            row.to_bucket,
+            marks.floor,
+            marks.watermark,
+            marks.open_from_us,
+            proven_s,
+        )
+        self._terms[held.key] = held
+        self._by_shard.setdefault(row.shard, []).append(held)
+        return held
+
+    def drop(self, key: Key) -> HeldTerm | None:
+        """Forget a term; the others of its shard stay."""
+        held = self._terms.pop(key, None)
+        if held is not None:
+            left = [other for other in self._by_shard[held.shard] if other is not held]
+            if left:
+                self._by_shard[held.shard] = left
+            else:
+                del self._by_shard[held.shard]
+        return held
+
+    def note(self, views: Iterable[FenceView], seen_s: float) -> None:
+        """Learn from the term rows that a statement saw: they are proven, and their range may have shrunk."""
+        for view in views:
+            held = self._terms.get((view.shard, view.term))
+            if held is not None:
+                held.from_bucket, held.to_bucket = view.from_bucket, view.to_bucket
+                held.proven_s = max(held.proven_s, seen_s)

@@ -1,0 +1,184 @@
+"""Routes and credits: which connected worker may take a run, and which runs wait for one. No I/O.
+
+A route is (namespace, queue, handler). Sessions (one per worker stream) offer routes and hold credits. Firing reserves
+a credit before it writes; runs that found none wait here, in order, up to a bound; the rest waits in SQL.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from dispatcher.jobs import JobVersion
+
+Route = tuple[str, str, str]
+
+
+class Taker(Protocol):
+    """A worker's session, as matching sees it."""
+
+    @property
+    def worker_id(self) -> str: ...
+
+    @property
+    def credits(self) -> int: ...
+
+    def serves(self, route: Route) -> bool: ...
+
+    def use_credit(self) -> None: ...
+
+    def return_credit(self) -> None: ...
+
+
+@dataclass(slots=True)
+class WaitingRun:
+    """A run that is PENDING in SQL under `term`, ready to be leased; `attempt` is the number of its last attempt."""
+
+    run_id: UUID
+    shard: int
+    term: int
+    attempt: int
+    uncounted: int
+    scheduled_for_us: int
+    due_at_us: int
+    job: JobVersion
+    trace: str = ""
+    payload: bytes | None = None
+    progress: bytes | None = None
+    stands_open: bool = False
+
+
+def route_of(job: JobVersion) -> Route:
+    """The route of a job's runs."""
+    return (job.namespace, job.spec.queue, job.spec.handler)
+
+
+class Routes:
+    """Sessions, credits and waiting runs of one dispatcher."""
+
+    def __init__(self, waiting_limit: int) -> None:
+        self._limit = waiting_limit
+        self._sessions: list[Taker] = []
+        self._takers: dict[Route, deque[Taker]] = {}
+        self._waiting: dict[Route, deque[WaitingRun]] = {}
+        self._count = 0
+        self._held: set[UUID] = set()
+        # Routes of which some waiting runs are only in SQL, since memory was full.
+        self.overflowed: set[Route] = set()
+
+    # --- sessions ---
+
+    def join(self, session: Taker) -> None:
+        self._sessions.append(session)
+        self._takers.clear()
+
+    def leave(self, session: Taker) -> None:
+        self._sessions = [s for s in self._sessions if s is not session]
+        self._takers.clear()
+
+    def has_taker(self, route: Route) -> bool:
+        """Whether a connected worker serves the route, with or without a credit now."""
+        return bool(self._takers_of(route))
+
+    def reserve(self, route: Route) -> Taker | None:
+        """Take one credit of a session that serves `route`, in turn; None when there is none."""
+        takers = self._takers_of(route)
+        for _ in range(len(takers)):
+            taker = takers[0]
+            takers.rotate(-1)
+            if taker.credits > 0:
+                taker.use_credit()
+                return taker
+        return None
+
+    def _takers_of(self, route: Route) -> deque[Taker]:
+        takers = self._takers.get(route)
+        if takers is None:
+            takers = deque(s for s in self._sessions if s.serves(route))
+            self._takers[route] = takers
+        return takers
+
+    # --- waiting runs ---
+
+    @property
+    def waiting(self) -> int:
+        return self._count
+
+    def is_waiting(self, route: Route) -> bool:
+        """Whether runs of the route wait already, so that a newer one must not overtake them."""
+        return bool(self._waiting.get(route)) or route in self.overflowed
+
+    def wait(self, run: WaitingRun) -> bool:
+        """Let a run wait in memory; false when memory is full and it waits in SQL alone."""
+        route = route_of(run.job)
+        if run.run_id in self._held:
+            return True
+        if self._count >= self._limit:
+            self.overflowed.add(route)
+            return False
+        self._waiting.setdefault(route, deque()).append(run)
+        self._held.add(run.run_id)
+        self._count += 1
+        return True
+
+    def match(self, limit: int) -> list[tuple[WaitingRun, Taker]]:
+        """Pair waiting runs with credits, oldest first within a route and the routes in turn; the credits are taken."""
+        pairs: list[tuple[WaitingRun, Taker]] = []
+        for route in list(self._waiting):
+            queue = self._waiting[route]
+            while queue and len(pairs) < limit:
+                taker = self.reserve(route)
+                if taker is None:
+                    break
+                run = queue.popleft()
+                self._held.discard(run.run_id)
+                self._count -= 1
+                pairs.append((run, taker))
+            if not queue:
+                del self._waiting[route]
+            else:  # to the end of the turn
+                self._waiting[route] = self._waiting.pop(route)
+        return pairs
+
+    def drop_term(self, shard: int, term: int) -> None:
+        """Forget the waiting runs of a term that is no longer held."""
+        for route, queue in list(self._waiting.items()):
+            kept = deque(run for run in queue if (run.shard, run.term) != (shard, term))
+            for run in queue:
+                if (run.shard, run.term) == (shard, term):
+                    self._held.discard(run.run_id)
+                    self._count -= 1
+            if kept:
+                self._waiting[route] = kept
+            else:
+                del self._waiting[route]
+
+    def drop_run(self, run_id: UUID) -> None:
+        """Forget one run: it was canceled while it waited."""
+        if run_id not in self._held:
+            return
+        self._held.discard(run_id)
+        for route, queue in list(self._waiting.items()):
+            kept = deque(run for run in queue if run.run_id != run_id)
+            if len(kept) < len(queue):
+                self._count -= 1
+                if kept:
+                    self._waiting[route] = kept
+                else:
+                    del self._waiting[route]
+                return
+
+    def demand(self, session: Taker) -> int:
+        """How many waiting runs the session could take, were its credits enough."""
+        return sum(len(queue) for route, queue in self._waiting.items() if session.serves(route))
+
+    def without_taker(self) -> int:
+        """Waiting runs that no connected worker serves."""
+        return sum(len(queue) for route, queue in self._waiting.items() if not self.has_taker(route))
+
+    @property
+    def oldest_due_us(self) -> int | None:
+        """The due instant of the run that waits longest."""
+        return min((queue[0].due_at_us for queue in self._waiting.values()), default=None)
