@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from core.zones import use_pinned_tzdata
 from tests.support import reporting
 from tests.support.clock import ManualClock
 from tests.support.databases import Databases
@@ -22,6 +23,7 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(("TIDEWHEEL_", "OTEL_"))]:
         del os.environ[name]
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost"
+    use_pinned_tzdata()  # as each role does at its start
 
 
 def pytest_report_header() -> list[str]:
