@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from core.store.database import DatabaseConfig
 from core.zones import use_pinned_tzdata
 from tests.support import reporting
 from tests.support.clock import ManualClock
-from tests.support.databases import Databases
+from tests.support.databases import CockroachDatabases, Databases, PostgresDatabases
 from tools.servers.etcd import EtcdServer
 from tools.servers.homes import temporary_home
 from tools.servers.postgres import PostgresServer
 
-ISOLATION_LEVELS = ("READ COMMITTED", "SERIALIZABLE")
+# Set for one run, it puts that run on a CockroachDB instead of the session's own PostgreSQL.
+COCKROACH_URL = os.environ.get("TIDEWHEEL_COCKROACH_URL", "")
+ISOLATION_LEVELS = ("SERIALIZABLE",) if COCKROACH_URL else ("READ COMMITTED", "SERIALIZABLE")
 
 
 def pytest_configure() -> None:
@@ -59,9 +62,11 @@ def own_postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def databases(postgres: PostgresServer) -> Databases:
+def databases(request: pytest.FixtureRequest) -> Databases:
     """Makes and drops databases on the session's server."""
-    return Databases(postgres)
+    if COCKROACH_URL:
+        return CockroachDatabases(COCKROACH_URL)
+    return PostgresDatabases(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture
@@ -108,3 +113,9 @@ def isolation(request: pytest.FixtureRequest) -> str:
     level = str(request.param)
     request.node.user_properties.append((reporting.ISOLATION_PROPERTY, level))
     return level
+
+
+@pytest.fixture
+def store_config(database_url: str, isolation: str) -> DatabaseConfig:
+    """A fresh database with the schema, to be used at the test's isolation level."""
+    return DatabaseConfig(database_url, isolation=isolation)
