@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from core.civil import END_US
@@ -112,7 +112,7 @@ class Schedule:
         if not self.cron or any(isinstance(source, Interval) for source in self._sources):
             return None
         slotted = any("h" in line.lower() for line in self.cron)
-        return replace(self, anchor_us=None, hash_key=self.hash_key if slotted else "").to_json()
+        return self._to_json(leave_out={"anchor_us"} if slotted else {"anchor_us", "hash_key"})
 
     # --- the plan --------------------------------------------------------------------------------------------------
 
@@ -175,7 +175,14 @@ class Schedule:
 
     def to_json(self) -> str:
         """Canonical JSON text: equal schedules give equal text; keys at their default are left out."""
-        kept = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return self._to_json(leave_out=set())
+
+    def _to_json(self, leave_out: set[str]) -> str:
+        kept = {
+            name: value
+            for name, default in _defaults()
+            if name not in leave_out and (value := getattr(self, name)) != default
+        }
         return json.dumps(kept, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -187,11 +194,16 @@ class Schedule:
             raise Invalid("schedule", "must be a JSON object") from None
         if not isinstance(document, dict):
             raise Invalid("schedule", "must be a JSON object")
-        known = {f.name for f in fields(cls)}
+        known = dict(_defaults())
         for key in document:
             if key not in known:
                 raise Invalid(f"schedule.{key[:40]}", f"is not a known key; known are {', '.join(sorted(known))}")
         return cls(**document)
+
+
+@cache
+def _defaults() -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in fields(Schedule))
 
 
 def _ascii_words(line: str) -> list[str]:
