@@ -20,7 +20,7 @@ class Invalid(TidewheelError):
 
 
 class NotFound(TidewheelError):
-    """The named thing does not exist in the caller's namespace. `kind` is the thing's word, `name` what was asked for."""
+    """The thing is not in the caller's namespace. `kind` is the thing's word, `name` what was asked for."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"{kind} {name!r} not found")

@@ -143,8 +143,9 @@ def stand_in(source: Source) -> Iterator[Finding]:
 
 
 def missing_docstring(source: Source) -> Iterator[Finding]:
-    """The first lines of a module say what it owns."""
-    if source.is_python and source.path.name != "conftest.py" and ast.get_docstring(source.tree) is None:
+    """The first lines of a module say what it owns. An empty file may mark a folder of tests as a package."""
+    is_marker = source.is_test and not source.text.strip()
+    if source.is_python and not is_marker and ast.get_docstring(source.tree) is None:
         yield Finding("docstring", source.path, 1, "no docstring says what this module owns")
 
 
