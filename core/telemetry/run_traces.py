@@ -2,7 +2,7 @@
 
 The trace of a run is its run id: nothing has to be stored, every process that knows the run knows its trace, and
 whoever has a run id can paste it (without its dashes) into the tracing system's search. Span ids are derived from the
-run id and the span's name, so that a span reported twice is the same span, and a worker's handler span finds its parent.
+run id and the span's name, so that a span reported twice is one span, and a worker's handler span finds its parent.
 """
 
 from __future__ import annotations

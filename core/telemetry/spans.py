@@ -40,11 +40,13 @@ class SpanPipe:
         )
         self._accepted = 0
         self._turned_away = 0
-        self._closed = False
+        self._closing = self._closed = False
 
     @property
     def dropped(self) -> int:
         """Spans that did not and will not reach the collector."""
+        if self._closed:
+            return self._turned_away + self._accepted - self._exporter.exported
         return self._turned_away + self._exporter.failed
 
     @property
@@ -55,7 +57,7 @@ class SpanPipe:
     def has_room(self, spans: int) -> bool:
         """Whether so many spans more would be taken. Where not, they count as dropped, and need not be built."""
         waiting = self._accepted - self._exporter.taken
-        if self._closed or waiting + spans > self._queue_limit:
+        if self._closing or waiting + spans > self._queue_limit:
             self._turned_away += spans
             return False
         return True
@@ -70,15 +72,15 @@ class SpanPipe:
 
         Blocks: for the end of a process, after its leases are released. What is left counts as dropped.
         """
-        self._closed = True
+        self._closing = True
         flush = threading.Thread(target=self._processor.shutdown, name="flush-spans", daemon=True)
         flush.start()
         flush.join(limit_s)
         in_time = not flush.is_alive()
+        self._closed = True
         if not in_time:
             self._exporter.shutdown()  # ends its retry sleep and the call in flight
             flush.join(GIVE_UP_S)
-            self._turned_away += self._accepted - self._exporter.taken
             log.warning("gave up sending traces after %g s; %d spans dropped in all", limit_s, self.dropped)
         self._exporter.restore_library_logs()
         return in_time
