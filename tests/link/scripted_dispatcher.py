@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import grpc.aio
-
-from tests.support.polling import eventually
 from tidewheel.v1 import worker_service_pb2 as pb
 from tidewheel.v1.worker_service_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
+
+from tests.support.polling import eventually
 
 Verdict = Callable[[pb.AttemptRef], "pb.Acknowledgement | None"]
 

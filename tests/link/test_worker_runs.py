@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
-import time
+from tidewheel import RunContext, Worker
 
 from tests.link.scripted_dispatcher import assignment, dispatchers, running
 from tests.support.polling import eventually
-from tidewheel import NotRetryable, RunContext, Worker
 
 
 async def outcome(worker: Worker, dispatcher, made):

@@ -96,9 +96,7 @@ def _targets(slots: int, budget: int, streams: Sequence[StreamCredit], unused: l
     def rank(at: int) -> tuple[bool, bool, int]:
         lacks, idle = not unused[at], not streams[at].waiting
         # With a slot for every stream nobody loses its last credit; with fewer, it goes to where runs wait.
-        return (
-            (lacks, False, streams[at].granted_turn) if everyone_gets_one else (idle, lacks, streams[at].granted_turn)
-        )
+        return (not everyone_gets_one and idle, lacks, streams[at].granted_turn)
 
     targets = [0] * len(streams)
     for at in sorted(range(len(streams)), key=rank)[:budget]:
@@ -136,11 +134,10 @@ def _share_free(free: int, streams: Sequence[StreamCredit], unused: list[int], m
 def _reclaims(
     streams: Sequence[StreamCredit], unused: list[int], targets: list[int], missing: list[int], grants: list[int]
 ) -> list[int]:
-    """What to ask back for streams that still lack: those with demand, and those that hold nothing at all."""
+    """What to ask back for streams that still lack: what demand waits for, and the first credit of an empty one."""
     lacking = sum(
-        gap - given
+        max(0, min(gap, stream.waiting or int(not has)) - given)
         for stream, has, gap, given in zip(streams, unused, missing, grants, strict=True)
-        if stream.waiting or (not has and not given)
     )
     lacking -= sum(stream.reclaiming for stream in streams)
     spare = [

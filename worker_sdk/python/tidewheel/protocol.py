@@ -192,6 +192,11 @@ class StreamProtocol:
     # ---- frames out ----
 
     @property
+    def has_unsaid(self) -> bool:
+        """Whether something waits that the dispatcher has to know before we leave."""
+        return bool(self._results or self._returns)
+
+    @property
     def has_output(self) -> bool:
         return bool(
             self._results

@@ -85,7 +85,7 @@ class Switchboard:
         return (
             not self._attempts
             and self._attempts.running == 0
-            and not any(stream.protocol.has_output for stream in self._streams.values())
+            and not any(stream.protocol.has_unsaid for stream in self._streams.values())
         )
 
     @property
