@@ -14,7 +14,7 @@ from typing import Any
 
 from core.civil import END_US
 from core.clock import US_PER_S
-from core.cron import EveryLine, parse_line
+from core.cron import EveryLine, parse_line, uses_slots
 from core.cron.expression import MAX_EVERY_S
 from core.errors import Invalid
 from core.firetimes import GapRule, Interval, Once, RepeatRule, Source, ZonedLine
@@ -111,7 +111,7 @@ class Schedule:
         """Equal keys, equal occurrences: how results are shared. None where they hang on an anchor of the job's own."""
         if not self.cron or any(isinstance(source, Interval) for source in self._sources):
             return None
-        slotted = any("h" in line.lower() for line in self.cron)
+        slotted = any(uses_slots(line) for line in self.cron)
         return self._to_json(leave_out={"anchor_us"} if slotted else {"anchor_us", "hash_key"})
 
     # --- the plan --------------------------------------------------------------------------------------------------

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 
 from core.errors import Invalid
+
+
+_SLOT = re.compile(r"(?:^|[\s,])h(?=$|[\s,(/])", re.IGNORECASE)
+
+
+def uses_slots(line: str) -> bool:
+    """Whether a cron line has an `H` in it, so that its times hang on a key."""
+    return _SLOT.search(line) is not None
 
 
 @dataclass(frozen=True, slots=True)

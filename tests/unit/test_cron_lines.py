@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from core.cron import CronLine, EveryLine, parse_line
+from core.cron import CronLine, EveryLine, parse_line, uses_slots
 from core.cron.fields import DAY_OF_MONTH, DAY_OF_WEEK, HOUR, MINUTE, MONTH, SECOND, FieldSpec, range_mask
 from core.errors import Invalid
 from core.schedule import Schedule
@@ -227,6 +227,11 @@ def test_h_refuses(text: str) -> None:
     with pytest.raises(Invalid) as refusal:
         parse_line(f"{text} * * * *", "line", "key")
     assert refusal.value.field == "line.minute"
+
+
+def test_lines_with_slots_are_known_by_their_h() -> None:
+    assert all(uses_slots(text) for text in ("H * * * *", "0 h/2 * * *", "0 0 1,H(3-9) * *", "0 0 * * H"))
+    assert not any(uses_slots(text) for text in ("@hourly", "0 0 * * thu", "@every 2h", "0 0 * mar THU#1"))
 
 
 def test_h_without_a_key_is_refused() -> None:
