@@ -168,8 +168,8 @@ class Schedule:
             raise Invalid("schedule.end_us", "must be later than start_us")
         if len(self.cron) > MAX_LINES:
             raise Invalid("schedule.cron", f"must be at most {MAX_LINES} lines, not {len(self.cron)}")
-        if len(self.hash_key) > MAX_HASH_KEY:
-            raise Invalid("schedule.hash_key", f"must be at most {MAX_HASH_KEY} characters long")
+        if len(self.hash_key) > MAX_HASH_KEY or not self.hash_key.isprintable():
+            raise Invalid("schedule.hash_key", f"must be at most {MAX_HASH_KEY} printable characters")
 
     # --- JSON ------------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,9 @@ class Schedule:
         known = dict(_defaults())
         for key in document:
             if key not in known:
-                raise Invalid(f"schedule.{key[:40]}", f"is not a known key; known are {', '.join(sorted(known))}")
+                raise Invalid(
+                    f"schedule.{ascii(key[:40])[1:-1]}", f"is not a known key; known are {', '.join(sorted(known))}"
+                )
         return cls(**document)
 
 

@@ -8,7 +8,6 @@ from hashlib import sha256
 
 from core.errors import Invalid
 
-
 _SLOT = re.compile(r"(?:^|[\s,])h(?=$|[\s,(/])", re.IGNORECASE)
 
 

@@ -182,6 +182,7 @@ def test_an_anchor_is_given_once() -> None:
         ({"at_us": NOON, "end_us": NOON}, "schedule"),
         ({"cron": ("0 H * * *",)}, "schedule.cron[0].hour"),
         ({"cron": ("0 9 * * *",), "hash_key": "k" * 257}, "schedule.hash_key"),
+        ({"cron": ("0 H * * *",), "hash_key": "\ud800"}, "schedule.hash_key"),
         ({"cron": ("0 30 2 8 3 ? 2026",), "zone": "America/New_York", "gap": "skip"}, "schedule"),
     ],
     ids=lambda value: str(value)[:50],
@@ -214,7 +215,7 @@ def test_json_is_canonical_and_comes_back_equal() -> None:
     [
         ("", "schedule"), ("null", "schedule"), ("[]", "schedule"), ("{", "schedule"), ("[" * 100_000, "schedule"),
         ('{"at_us":1,"at_us":2}', "schedule"), ('{"at_us":NaN}', "schedule"), ('{"at_us":1e3}', "schedule.at_us"),
-        ('{"crom":["* * * * *"]}', "schedule.crom"), ('{"cron":"* * * * *"}', "schedule.cron"),
+        ('{"crom":["* * * * *"]}', "schedule.crom"), ('{"\\ud800":1}', r"schedule.\ud800"), ('{"cron":"* * * * *"}', "schedule.cron"),
         ('{"cron":[["* * * * *"]]}', "schedule.cron"), ('{"cron":["x"]}', "schedule.cron[0]"),
         ('{"cron":["* * * * *"],"zone":"Nowhere/Bad"}', "schedule.zone"),
         ('{"cron":["* * * * *"],"zone":["UTC"]}', "schedule.zone"),
