@@ -215,7 +215,8 @@ def test_json_is_canonical_and_comes_back_equal() -> None:
     [
         ("", "schedule"), ("null", "schedule"), ("[]", "schedule"), ("{", "schedule"), ("[" * 100_000, "schedule"),
         ('{"at_us":1,"at_us":2}', "schedule"), ('{"at_us":NaN}', "schedule"), ('{"at_us":1e3}', "schedule.at_us"),
-        ('{"crom":["* * * * *"]}', "schedule.crom"), ('{"\\ud800":1}', r"schedule.\ud800"), ('{"cron":"* * * * *"}', "schedule.cron"),
+        ('{"crom":["* * * * *"]}', "schedule.crom"), ('{"\\ud800":1}', r"schedule.\ud800"),
+        ('{"cron":"* * * * *"}', "schedule.cron"),
         ('{"cron":[["* * * * *"]]}', "schedule.cron"), ('{"cron":["x"]}', "schedule.cron[0]"),
         ('{"cron":["* * * * *"],"zone":"Nowhere/Bad"}', "schedule.zone"),
         ('{"cron":["* * * * *"],"zone":["UTC"]}', "schedule.zone"),
