@@ -33,7 +33,7 @@ _SETTINGS = statement(
     " current_setting('synchronous_commit') AS synchronous_commit",
 )
 _CLOCK = statement(
-    "read_clock", Kind.READ, "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now_us"
+    "read_clock", Kind.READ, "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS server_us"
 )
 
 ISOLATIONS = ("READ COMMITTED", "SERIALIZABLE")

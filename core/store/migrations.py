@@ -12,7 +12,10 @@ _APPLIED = statement("list_migrations", Kind.READ, "SELECT number FROM schema_mi
 _RECORD = statement(
     "record_migration",
     Kind.WRITE,
-    "INSERT INTO schema_migrations (number, name) VALUES (:number, :name) ON CONFLICT (number) DO NOTHING",
+    """
+    INSERT INTO schema_migrations (number, name) VALUES (CAST(:number AS BIGINT), CAST(:name AS TEXT))
+    ON CONFLICT (number) DO NOTHING
+    """,
 )
 
 
