@@ -1,0 +1,143 @@
+"""Reads a job from a JSON or TOML file, strictly: a misspelt key is refused with its path, never dropped.
+
+The form is that of the protobuf JSON of a Job, as `tidewheel job get --output json` prints it, with three liberties:
+names of enums may be short (`skip`), a TOML time may stand where a timestamp is expected, and a payload may be given
+as `payload_text` or `payload_json` instead of base64. Called by job_options.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+from tidewheel.payloads import JSON_TYPE, TEXT_TYPE
+from tidewheel.v1 import job_pb2
+
+from tools.cli.exits import Failure, usage
+from tools.cli.instants import write_instant
+
+OUTPUT_ONLY = frozenset({"job_id", "state", "version", "create_time", "update_time", "next_occurrence", "error"})
+_OTHER_KEYS = ("payload_text", "payload_json")
+_OWN_JSON_FORM = ("google.protobuf.Timestamp", "google.protobuf.Duration")
+
+
+def read_job(file: Path) -> job_pb2.Job:
+    """The job that a file describes. Raises Failure(USAGE) that names the file, the field and the rule."""
+    document = _document(file)
+    if not isinstance(document, dict):
+        raise usage(f"{file}: must be one job: a table of its fields")
+    payload = _payload(document, str(file))
+    document = {key: value for key, value in document.items() if key not in _OTHER_KEYS}
+    job = job_pb2.Job()
+    _merge(job, _normal(document, job_pb2.Job.DESCRIPTOR, "", str(file)), str(file))
+    if payload is not None:
+        job.payload, derived_type = payload
+        job.payload_type = job.payload_type or derived_type
+    for name in OUTPUT_ONLY:
+        job.ClearField(name)
+    return job
+
+
+def _document(file: Path) -> Any:
+    if file.suffix not in (".json", ".toml"):
+        raise usage(f"{file}: a job's file ends with .json or .toml")
+    try:
+        text = file.read_text(encoding="utf-8")
+        return tomllib.loads(text) if file.suffix == ".toml" else json.loads(text, object_pairs_hook=_no_doubles)
+    except OSError as error:
+        raise usage(f"{file}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise usage(f"{file}: is not {file.suffix[1:].upper()}: {error}") from error
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("the same key stands twice")
+    return document
+
+
+def _payload(document: Mapping[str, Any], place: str) -> tuple[bytes, str] | None:
+    given = [key for key in ("payload", *_OTHER_KEYS) if key in document]
+    if len(given) > 1:
+        raise usage(f"{place}: only one of {' and '.join(given)} can be given")
+    if "payload_text" in document:
+        if not isinstance(document["payload_text"], str):
+            raise usage(f"{place}: payload_text must be text")
+        return document["payload_text"].encode(), TEXT_TYPE
+    if "payload_json" in document:
+        return json.dumps(document["payload_json"], separators=(",", ":")).encode(), JSON_TYPE
+    return None
+
+
+def _normal(value: Any, descriptor: Any, path: str, place: str) -> dict[str, Any]:
+    """The same document with names and values as json_format takes them; refuses what does not belong there."""
+    if not isinstance(value, dict):
+        raise usage(f"{place}: {path} must be a table of its fields")
+    known = {name: field for field in descriptor.fields for name in (field.name, field.json_name)}
+    normal = {}
+    for name, item in value.items():
+        here = f"{path}.{name}" if path else name
+        field = known.get(name)
+        if field is None:
+            raise _unknown(here, name, [f.name for f in descriptor.fields] + ([] if path else list(_OTHER_KEYS)), place)
+        normal[field.name] = _value(item, field, here, place)
+    return normal
+
+
+def _value(item: Any, field: FieldDescriptor, path: str, place: str) -> Any:
+    if isinstance(item, datetime):
+        if item.tzinfo is None:
+            raise usage(f"{place}: {path} has no offset from UTC", "add Z or an offset such as +02:00")
+        return write_instant(item)
+    if field.enum_type is not None and isinstance(item, str):
+        return _enum_name(item, field, path, place)
+    if field.type == FieldDescriptor.TYPE_BYTES and isinstance(item, str):
+        try:
+            base64.b64decode(item, validate=True)
+        except binascii.Error:
+            raise usage(f"{place}: {path} must be base64", "payload_text and payload_json take it as it is") from None
+        return item
+    nested = field.message_type
+    if nested is None or nested.full_name in _OWN_JSON_FORM or nested.GetOptions().map_entry:
+        return item
+    return _normal(item, nested, path, place)
+
+
+def _enum_name(word: str, field: FieldDescriptor, path: str, place: str) -> str:
+    assert field.enum_type is not None
+    names = field.enum_type.values_by_name
+    prefix = field.enum_type.values[0].name.removesuffix("UNSPECIFIED")
+    full = word if word in names else prefix + word.upper()
+    if full not in names:
+        words = ", ".join(name.removeprefix(prefix).lower() for name in list(names)[1:])
+        raise usage(f"{place}: {path} must be one of {words}, not {word!r}")
+    return full
+
+
+def _merge(job: job_pb2.Job, document: dict[str, Any], place: str) -> None:
+    """Field by field, so that a value of the wrong type is named by its field."""
+    for name, value in document.items():
+        try:
+            json_format.ParseDict({name: value}, job)
+        except json_format.ParseError as error:
+            raise usage(f"{place}: {name}: {_reason(error)}") from error
+
+
+def _reason(error: json_format.ParseError) -> str:
+    """The library's text without its own way of naming the field, which stands before it already."""
+    return str(error).splitlines()[0].removeprefix("Failed to parse ").rstrip(".")
+
+
+def _unknown(path: str, name: str, known: list[str], place: str) -> Failure:
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    return usage(f"{place}: unknown field {path}", f"did you mean {nearest}?")
