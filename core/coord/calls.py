@@ -109,28 +109,28 @@ class Calls:
 
     async def read(self, rpc: wire.Rpc[Request, Response], request: Request) -> Response:
         """Run a call that may be applied twice; raises Unavailable when its total time is over."""
-        return await self._run(rpc, request, writes=False, total_s=self._config.total_timeout_s)
+        return await self._run(rpc, request, writes=False)
 
     async def write(self, rpc: wire.Rpc[Request, Response], request: Request) -> Response:
         """Run a call that must not be applied twice; raises Unavailable, or OutcomeUnknown once the answer is lost."""
-        return await self._run(rpc, request, writes=True, total_s=self._config.total_timeout_s)
+        return await self._run(rpc, request, writes=True)
 
     async def keep_alive(self, lease: int, timeout_s: float) -> int:
         """Renew a lease by one try; the TTL in seconds that it has again, 0 when it is gone."""
         endpoint = self._endpoints.current
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._renew(endpoint, lease, timeout_s)
+                await endpoint.wait_ready(min(timeout_s, self._config.connect_timeout_s))
+                return await self._renew(endpoint, lease, timeout_s, may_authenticate=self._tokens.has_user)
         except TimeoutError:
-            self._endpoints.failed(endpoint, "renewing the lease took too long")
-            raise Unavailable(f"etcd at {endpoint.target} did not renew the lease within {timeout_s:.1f} s") from None
-        except Unavailable as error:
-            self._endpoints.failed(endpoint, str(error))
-            raise
+            error = Unavailable(f"etcd at {endpoint.target} did not renew the lease within {timeout_s:.1f} s")
+        except Unavailable as unavailable:
+            error = unavailable
+        self._endpoints.failed(endpoint, str(error))
+        raise error
 
-    async def _renew(self, endpoint: Endpoint, lease: int, timeout_s: float) -> int:
+    async def _renew(self, endpoint: Endpoint, lease: int, timeout_s: float, *, may_authenticate: bool) -> int:
         rpc = wire.KEEP_ALIVE
-        await endpoint.wait_ready(min(timeout_s, self._config.connect_timeout_s))
         metadata: Metadata = ()
         try:
             metadata = await self._tokens.metadata(endpoint, timeout_s)
@@ -146,16 +146,17 @@ class Calls:
         except grpc.aio.AioRpcError as error:
             fault = judge_error(error)
             self._tokens.drop_if_refused(metadata, fault)
-            if fault.verdict is Verdict.FINAL and fault.error is not None:
-                self._endpoints.answered(endpoint)
+            if fault.error is None:
+                raise Unavailable(fault.reason) from None
+            self._endpoints.answered(endpoint)
+            if fault.verdict is not Verdict.TOKEN or not may_authenticate:
                 raise fault.error from None
-            raise Unavailable(fault.reason) from None
-        raise Unavailable(f"etcd at {endpoint.target} ended the stream without an answer")
+        else:
+            raise Unavailable(f"etcd at {endpoint.target} ended the stream without an answer")
+        return await self._renew(endpoint, lease, timeout_s, may_authenticate=False)
 
-    async def _run(
-        self, rpc: wire.Rpc[Request, Response], request: Request, *, writes: bool, total_s: float
-    ) -> Response:
-        give_up_s = self._clock.monotonic_s() + total_s
+    async def _run(self, rpc: wire.Rpc[Request, Response], request: Request, *, writes: bool) -> Response:
+        give_up_s = self._clock.monotonic_s() + self._config.total_timeout_s
         backoff = Backoff(self._config, self._clock, self._rand)
         reauthenticated = False
         while True:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from core.clock import Clock
-from core.coord import versions
+from core.coord import ports, versions
 from core.coord.client import EtcdClient
 from core.coord.config import EtcdConfig, SessionConfig
 from core.coord.election import Election, Leadership
@@ -111,10 +111,10 @@ class EtcdCoord:
     async def campaign(self, info: LeaderInfo) -> Leadership:
         return await self._election.campaign(encode(info))
 
-    async def resign(self, leadership: Leadership) -> None:
-        await self._election.resign(leadership)
+    async def resign(self, leadership: ports.Leadership) -> None:
+        await self._election.resign(_ours(leadership))
 
-    async def write_plan(self, leadership: Leadership, plan: Plan) -> None:
+    async def write_plan(self, leadership: ports.Leadership, plan: Plan) -> None:
         key, value = self._layout.plan, encode(plan)
         for _ in range(_PLAN_TRIES):
             present = (await self._client.get(key)).first
@@ -122,7 +122,7 @@ class EtcdCoord:
                 raise Conflict(f"plan {plan.version} is not above plan {_stored_version(present)}", field="version")
             # Compared with what was just read, so that a write delayed in some queue cannot undo a later plan.
             unchanged = Compare(key, Field.MOD_REVISION, present.mod_revision if present else 0)
-            result = await self._election.guarded_txn(leadership, [Put(key, value)], [unchanged])
+            result = await self._election.guarded_txn(_ours(leadership), [Put(key, value)], [unchanged])
             if result.succeeded:
                 return
         raise Conflict("somebody else keeps writing the plan", field="version")
@@ -148,9 +148,8 @@ class EtcdCoord:
 
     def _heal_lost_keys(self) -> None:
         """Put again at once what somebody removed, or what an old server lost with a lease that it says is alive."""
-        kvs = self._mirror.snapshot().kvs
-        if any(key not in kvs for key in self._session.keys.standing):
-            self._session.keys.verify()
+        snapshot = self._mirror.snapshot()
+        self._session.keys.verify_against(snapshot.kvs.keys(), snapshot.revision)
 
     async def _look_at_version(self) -> None:
         notice, backoff = Notice(log, "asking for etcd's version"), self._client.backoff()
@@ -163,6 +162,12 @@ class EtcdCoord:
                 await backoff.wait()
         if found is not None:
             log.warning("%s", found)
+
+
+def _ours(leadership: ports.Leadership) -> Leadership:
+    if not isinstance(leadership, Leadership):
+        raise TypeError(f"{leadership!r} was not won here")
+    return leadership
 
 
 def _stored_version(kv: KeyValue) -> int:

@@ -80,7 +80,7 @@ class Election:
                     await backoff.wait()
                     continue
                 backoff.reset()
-                if leadership is not None:
+                if leadership is not None and await self._seen(leadership):
                     self._tasks.spawn(self._watch_over(leadership), name="leadership")
                     return leadership
                 await self._wake.wait(self._clock, _TICK_S)
@@ -166,16 +166,26 @@ class Election:
     async def _until_doubted(self, leadership: Leadership, wake: Wake) -> None:
         generation = self._mirror.snapshot().generation
         while leadership.valid:
-            seen = self._mirror.snapshot()
-            known = seen.kvs.get(leadership.key)
-            if seen.generation != generation:
+            if self._mirror.snapshot().generation != generation:
                 leadership.lose("the store was replaced")
-            elif seen.revision >= leadership.term_revision and (
-                known is None or known.create_revision != leadership.term_revision
-            ):
+            elif not self._shows(leadership):
                 leadership.lose("the election key is gone")
             else:
                 await wake.wait(self._clock, min(_TICK_S, max(0.0, leadership.held.trusted_for_s)))
+
+    async def _seen(self, leadership: Leadership) -> bool:
+        """Wait until the mirror has come as far as this victory, so that a leader never acts on an older view.
+
+        False after one tick without news: then the key may be gone again, and the election is looked at anew.
+        """
+        while leadership.valid and not self._shows(leadership):
+            if not await self._wake.wait(self._clock, _TICK_S):
+                return False
+        return leadership.valid
+
+    def _shows(self, leadership: Leadership) -> bool:
+        known = self._mirror.snapshot().kvs.get(leadership.key)
+        return known is not None and known.create_revision == leadership.term_revision
 
     async def _withdraw(self) -> None:
         """Leave the field when a campaign is given up; what fails here ends with the lease."""

@@ -7,7 +7,7 @@ settled by reading again. Called by session.py, which says on which lease.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,17 +54,13 @@ class LeasedKeys:
         self._verify_s = verify_s
         self._wishes: dict[str, _Wish] = {}
         self._open: set[str] = set()
+        self._standing: dict[str, int] = {}  # the store's revision at which a key was as wished
         self._lease: Lease | None = None
         self._former: set[int] = set()  # leases of ours before this one: to be revoked when all keys have moved
         self._own: set[int] = set()
         self._wake = Wake()
         self._settled = Wake()
         self._notice = Notice(log, "writing our keys to etcd")
-
-    @property
-    def standing(self) -> frozenset[str]:
-        """Keys that etcd was seen to hold as asked for, whatever became of them since."""
-        return frozenset(key for key, wish in self._wishes.items() if wish.value is not None and key not in self._open)
 
     def put(self, key: str, value: bytes, beats: Beats | None) -> None:
         """See Session.put."""
@@ -84,8 +80,18 @@ class LeasedKeys:
 
     def verify(self) -> None:
         """Compare every key with what etcd holds, and write those that differ."""
+        self._standing.clear()
         self._open.update(self._wishes)
         self._wake.set()
+
+    def verify_against(self, present: Collection[str], revision: int) -> None:
+        """Put again what somebody removed: the keys that stood at or before `revision`, but are not present then."""
+        gone = {key for key, since in self._standing.items() if since <= revision and key not in present}
+        if gone:
+            self._open.update(gone)
+            for key in gone:
+                del self._standing[key]
+            self._wake.set()
 
     async def settled(self) -> None:
         """Wait until every wish is fulfilled."""
@@ -116,6 +122,7 @@ class LeasedKeys:
 
     def _wish(self, key: str, wish: _Wish) -> None:
         self._wishes[key] = wish
+        self._standing.pop(key, None)
         self._open.add(key)
         self._wake.set()
 
@@ -135,9 +142,13 @@ class LeasedKeys:
                 kv = present[key]
                 compares.append(Compare(key, Field.MOD_REVISION, kv.mod_revision if kv else 0))
                 ops.append(op)
-        if ops and not (await self._client.txn(compares, ops)).succeeded:
-            return False
-        self._fulfilled(batch)
+        at = found.at
+        if ops:
+            written = await self._client.txn(compares, ops)
+            if not written.succeeded:
+                return False
+            at = written.at
+        self._fulfilled(batch, at.revision)
         return True
 
     def _needed(self, key: str, wish: _Wish, present: KeyValue | None, lease: int) -> Put | Delete | None:
@@ -150,13 +161,15 @@ class LeasedKeys:
             return None
         return Put(key, wish.value, lease)
 
-    def _fulfilled(self, batch: dict[str, _Wish]) -> None:
+    def _fulfilled(self, batch: dict[str, _Wish], revision: int) -> None:
         for key, wish in batch.items():
             if self._wishes[key] is not wish:
                 continue  # changed while it was being written
             self._open.discard(key)
             if wish.value is None:
                 del self._wishes[key]
+            else:
+                self._standing[key] = revision
         if not self._open:
             self._settled.set()
 

@@ -1,8 +1,8 @@
 """A cached view of one prefix: listed at a revision, followed by a watch from the next, audited by listing again.
 
-One per prefix and process. A store that was restored or emptied is noticed (another cluster id, a lower revision or
-raft term): the view is replaced by what is there now, and subscribers are told. The audit also finds what a watch of an
-old server lost. It never writes. Made by coord.py; read by election.py and coord.py.
+One per prefix and process. A store that was restored or emptied is noticed: the view is replaced by what is there now,
+and subscribers are told. The audit also finds what a watch of an old server lost, which looks the same and is told
+likewise. It never writes. Made by coord.py; read by election.py and coord.py.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Mirror:
         """List the prefix and take over what differs."""
         found = await self._client.list_prefix(self.prefix)
         self._audited_s = self._clock.monotonic_s()
-        replaced = self._told_replaced or (self._at is not None and _is_other_store(self._at, found.at))
+        replaced = self._is_replaced(found)
         self._told_replaced = False
         first, self._at = self._at is None, found.at
         if replaced:
@@ -118,6 +118,23 @@ class Mirror:
             self._snapshot = Snapshot(found.at.revision, self._snapshot.generation, self._snapshot.kvs)
         if replaced:
             self._on_reset.tell()
+
+    def _is_replaced(self, found: RangeResult) -> bool:
+        """Whether the store is not the one that we followed.
+
+        Linearizable reads of one store never go back, nor does its raft term; and a key last changed at or before the
+        revision that we know stands as we know it. (The last one holds even when the new store has overtaken the old.)
+        """
+        before, now, known = self._at, found.at, self._snapshot
+        if before is None:
+            return False
+        return (
+            self._told_replaced
+            or now.cluster_id != before.cluster_id
+            or now.revision < before.revision
+            or now.raft_term < before.raft_term
+            or any(kv.mod_revision <= known.revision and known.kvs.get(kv.key) != kv for kv in found.kvs)
+        )
 
     def _differs(self, found: RangeResult) -> bool:
         known = self._snapshot.kvs
@@ -142,8 +159,3 @@ class Mirror:
             revision = max(self._at.revision, snapshot.revision)
             self._at = StorePoint(self._at.cluster_id, revision, self._at.raft_term)
         self._on_change.tell()
-
-
-def _is_other_store(before: StorePoint, now: StorePoint) -> bool:
-    """Linearizable reads of one store never go back; neither does its raft term."""
-    return now.cluster_id != before.cluster_id or now.revision < before.revision or now.raft_term < before.raft_term

@@ -140,8 +140,11 @@ class WatchOpener:
         except grpc.aio.AioRpcError as error:
             self._tokens.drop_if_refused(metadata, judge_error(error))
             raise _Broken(judge_error(error)) from None
-        except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:  # the stream, or the channel, has ended
-            raise _Broken(Fault(Verdict.ANSWER_LOST, str(error))) from None
+        except (
+            asyncio.InvalidStateError,
+            grpc.aio.UsageError,
+        ):  # grpc's words for a stream or a channel that has ended
+            raise _Broken(Fault(Verdict.ANSWER_LOST, "the connection ended")) from None
         except _Broken as broken:
             self._tokens.drop_if_refused(metadata, broken.fault)
             raise

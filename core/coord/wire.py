@@ -20,7 +20,7 @@ Response = TypeVar("Response", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Rpc(Generic[Request, Response]):
-    """One call of etcd: its path, its codec, and whether it changes anything when applied twice."""
+    """One call of etcd: its path and its codec."""
 
     path: str
     encode: Callable[[Request], bytes]

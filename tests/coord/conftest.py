@@ -78,6 +78,14 @@ async def proxy(etcd: EtcdServer) -> AsyncIterator[TcpProxy]:
 
 
 @pytest.fixture
+async def proxy_of_own(own_etcd: EtcdServer) -> AsyncIterator[TcpProxy]:
+    """A proxy before this test's own etcd."""
+    assert own_etcd.port is not None
+    async with TcpProxy("127.0.0.1", own_etcd.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
 async def tasks(make_client: MakeClient) -> AsyncIterator[Tasks]:
     """Background tasks, ended before the clients are closed; one that failed fails the test."""
     tasks = Tasks()

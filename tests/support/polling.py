@@ -15,15 +15,17 @@ SHOWN_CHARACTERS = 500
 
 
 @overload
-async def eventually(predicate: Callable[[], Awaitable[Value]], within_s: float = ..., *, what: str = ...) -> Value: ...
+async def eventually(
+    predicate: Callable[[], Awaitable[Value | None]], within_s: float = ..., *, what: str = ...
+) -> Value: ...
 
 
 @overload
-async def eventually(predicate: Callable[[], Value], within_s: float = ..., *, what: str = ...) -> Value: ...
+async def eventually(predicate: Callable[[], Value | None], within_s: float = ..., *, what: str = ...) -> Value: ...
 
 
 async def eventually(
-    predicate: Callable[[], Value | Awaitable[Value]],
+    predicate: Callable[[], Value | Awaitable[Value | None] | None],
     within_s: float = 10.0,
     *,
     what: str = "",
