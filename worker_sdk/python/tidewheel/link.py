@@ -63,18 +63,19 @@ class Link:
 
     async def run(self) -> None:
         """Keep a stream open until closed or cancelled."""
-        channel = stream_channel(self.address)
         pause_s = FIRST_PAUSE_S
-        try:
-            while True:
+        while True:
+            # A connection of its own for each stream: one that froze would take the next stream with it.
+            channel = stream_channel(self.address)
+            try:
                 opened = await self._converse(channel)
-                if self._closing:
-                    return
-                pause_s = FIRST_PAUSE_S if opened else min(LONGEST_PAUSE_S, pause_s * 2)
-                self._ended()
-                await self._clock.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311
-        finally:
-            await channel.close()
+            finally:
+                await channel.close()
+            if self._closing:
+                return
+            pause_s = FIRST_PAUSE_S if opened else min(LONGEST_PAUSE_S, pause_s * 2)
+            self._ended()
+            await self._clock.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311
 
     async def _converse(self, channel: grpc.aio.Channel) -> bool:
         """One stream from Hello to its end; whether it ever opened."""
