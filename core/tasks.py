@@ -68,7 +68,7 @@ class Wake:
             self._event.clear()
             return True
         hinted = asyncio.create_task(self._event.wait())
-        ticked = asyncio.create_task(clock.sleep(tick_s))  # type: ignore[arg-type]  # an Awaitable port, always a coroutine
+        ticked = asyncio.create_task(clock.sleep(tick_s))
         try:
             await asyncio.wait({hinted, ticked}, return_when=asyncio.FIRST_COMPLETED)
         finally:

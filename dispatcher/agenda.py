@@ -65,7 +65,7 @@ class Agenda:
 
     def take_due(self, now_us: int, limit: int) -> list[DueRow]:
         """Take up to `limit` rows that are due by `now_us`, earliest first, for a statement. They stay known."""
-        taken = []
+        taken: list[DueRow] = []
         while self._heap and len(taken) < limit and self._heap[0][0] <= now_us:
             taken.append(heapq.heappop(self._heap)[2])
         return taken

@@ -45,12 +45,21 @@ class LiveAttempt:
     lease_until_us: int
     sql_lease_until_us: int
     trace: str = ""
+    # Of the run alone; None means the job version's own.
+    payload: bytes | None = None
     progress: bytes | None = None
+    progress_unsaved: bool = False
     holder: Holder | None = None
     cancel_requested: bool = False
     timed_out: bool = False
+    # After a time-out heartbeats extend nothing any more.
+    lease_fixed: bool = False
     ending: bool = False
     stands_open: bool = False
+
+    @property
+    def job_id(self) -> UUID:
+        return self.job.job_id
 
     @property
     def timeout_at_us(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from core.fence import FenceView
+from core.telemetry.metrics import RefusedWrite
 from dispatcher.holdings import Holdings, Key
 from dispatcher.runtime import Memory, Runtime
 
@@ -25,7 +26,9 @@ class FenceWatch:
     def holdings(self) -> Holdings:
         return self._memory.holdings
 
-    def note(self, asked: Iterable[Key], seen: Mapping[Key, FenceView], *, sent_s: float, kind: str) -> set[Key]:
+    def note(
+        self, asked: Iterable[Key], seen: Mapping[Key, FenceView], *, sent_s: float, kind: RefusedWrite
+    ) -> set[Key]:
         """Learn from one statement sent at `sent_s`; returns the terms that were refused.
 
         `asked` may name a term once for each row that was to be written: each is a refused write.
@@ -42,6 +45,6 @@ class FenceWatch:
             for key in refused:
                 held = self._memory.holdings.get(key)
                 if held is not None:
-                    held.loaded = False
+                    held.acting = False
             self._memory.wakes.own.set()
         return refused

@@ -17,7 +17,11 @@ Key = tuple[int, int]
 
 @dataclass(slots=True)
 class HeldTerm:
-    """One held range; buckets [from_bucket, to_bucket). `loaded` turns true once its open runs were adopted."""
+    """One held range; buckets [from_bucket, to_bucket).
+
+    `acting` is false while nothing may be written under it: a refusal is being looked into, or it is being given up.
+    `adopted` turns true once the open runs of the terms before were taken over.
+    """
 
     shard: int
     term: int
@@ -28,7 +32,8 @@ class HeldTerm:
     open_from_us: int
     # Monotonic seconds at which SQL was last seen to hold this term for us.
     proven_s: float
-    loaded: bool = False
+    acting: bool = True
+    adopted: bool = False
 
     @property
     def key(self) -> Key:
@@ -62,9 +67,9 @@ class Holdings:
         return self._by_shard.get(shard, [])
 
     def covering(self, shard: int, bucket: int) -> HeldTerm | None:
-        """The loaded term that covers `bucket` of `shard`, if we hold one."""
+        """The acting term that covers `bucket` of `shard`, if we hold one."""
         for held in self._by_shard.get(shard, ()):
-            if held.loaded and held.covers(bucket):
+            if held.acting and held.covers(bucket):
                 return held
         return None
 

@@ -50,7 +50,12 @@ class Jobs:
     """A bounded memory of job versions over the store."""
 
     def __init__(
-        self, lookup: JobLookup, enumerator: Enumerator, *, max_versions: int = 50_000, max_bytes: int = 64 * 1024 * 1024
+        self,
+        lookup: JobLookup,
+        enumerator: Enumerator,
+        *,
+        max_versions: int = 50_000,
+        max_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._lookup = lookup
         self._enumerator = enumerator
@@ -74,7 +79,9 @@ class Jobs:
             found = await self._lookup.load(chunk)
             for key in chunk:
                 stored = found.get(key)
-                self._remember(key, self._read(stored) if stored else Unreadable(*key, 0, "the job has no such version"))
+                self._remember(
+                    key, self._read(stored) if stored else Unreadable(*key, 0, "the job has no such version")
+                )
 
     def forget(self, keys: Iterable[VersionKey]) -> None:
         """Believe nothing about these versions any more."""

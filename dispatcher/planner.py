@@ -70,7 +70,9 @@ def decide(row: DueRow, job: JobVersion, now_us: int, scale: BucketScale, enumer
     return Decision(made.run_us, due_at_us, skipped, _next(made.next_us, scale), overlap_skip)
 
 
-def set_aside(row: DueRow, broken: Unreadable, term: int, now_us: int, scale: BucketScale, open_from_us: int) -> FireChain:
+def set_aside(
+    row: DueRow, broken: Unreadable, term: int, now_us: int, scale: BucketScale, open_from_us: int
+) -> FireChain:
     """Keep the chain of an unreadable job where it stands, and look again later."""
     again_us = now_us + SET_ASIDE_RETRY_US
     return FireChain(

@@ -7,6 +7,7 @@ a credit before it writes; runs that found none wait here, in order, up to a bou
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -48,6 +49,10 @@ class WaitingRun:
     payload: bytes | None = None
     progress: bytes | None = None
     stands_open: bool = False
+
+    @property
+    def job_id(self) -> UUID:
+        return self.job.job_id
 
 
 def route_of(job: JobVersion) -> Route:
@@ -169,6 +174,15 @@ class Routes:
                 else:
                     del self._waiting[route]
                 return
+
+    def waiting_runs(self) -> Iterator[WaitingRun]:
+        """Every waiting run in memory."""
+        for queue in self._waiting.values():
+            yield from queue
+
+    def holds(self, run_id: UUID) -> bool:
+        """Whether the run waits in memory."""
+        return run_id in self._held
 
     def demand(self, session: Taker) -> int:
         """How many waiting runs the session could take, were its credits enough."""

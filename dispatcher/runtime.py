@@ -20,7 +20,7 @@ from core.telemetry.metrics import DispatcherMetrics
 from core.telemetry.tracing import Tracing
 from dispatcher.agenda import Agenda
 from dispatcher.attempts import Attempts
-from dispatcher.holdings import Holdings
+from dispatcher.holdings import Holdings, Key
 from dispatcher.jobs import Jobs
 from dispatcher.routes import Routes
 
@@ -47,7 +47,7 @@ class Runtime:
         return round(self.settings.attempt_lease_s * 1_000_000)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RestingRun:
     """An open run that waits for its retry: its due row stands for it, and it is in no other memory."""
 
@@ -80,6 +80,8 @@ class Memory:
     attempts: Attempts
     wakes: Wakes = field(default_factory=Wakes)
     resting: dict[UUID, RestingRun] = field(default_factory=dict)
+    # Terms whose open runs are to be read again: a write whose answer was lost may have made some.
+    reload: set[Key] = field(default_factory=set)
     # Shards whose due rows are to be read at the next pass although nothing else asks for it.
     landed: set[int] = field(default_factory=set)
 

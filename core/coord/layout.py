@@ -65,13 +65,15 @@ class Owner:
 class Assignment:
     """The leader's order: `dispatcher_id` is to own `shard`, by replacing exactly that term of that owner.
 
-    replaces_term 0 with replaces_owner "" orders the first claim of a shard that never had a term.
+    replaces_term 0 with replaces_owner "" orders the first claim of a shard that never had a term. `seize` orders a
+    takeover: claim at once, without waiting for the owner to withdraw.
     """
 
     shard: int
     dispatcher_id: str
     replaces_term: int
     replaces_owner: str
+    seize: bool = False
 
     def __post_init__(self) -> None:
         _check_int("assignment.shard", self.shard, 0, _MAX_SHARDS - 1)
@@ -79,6 +81,8 @@ class Assignment:
         _check_int("assignment.replaces_term", self.replaces_term, 0, _MAX_INT)
         if self.replaces_owner != "":
             _check_id("assignment.replaces_owner", self.replaces_owner)
+        if not isinstance(self.seize, bool):
+            raise Invalid("assignment.seize", "must be true or false")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,15 @@ class Cluster:
     def shards(self) -> range:
         return range(self.shard_count)
 
+    def require(self, shard_count: int, bucket_width_ms: int) -> None:
+        """Raises Invalid unless this process is configured like the cluster."""
+        for name, stored, given in (
+            ("cluster.shard_count", self.shard_count, shard_count),
+            ("cluster.bucket_width_ms", self.scale.width_ms, bucket_width_ms),
+        ):
+            if stored != given:
+                raise Invalid(name, f"is {given} here, but {stored} was decided when the cluster was founded")
+
 
 async def found_cluster(
     database: Database, *, cluster_id: UUID, shard_count: int, bucket_width_ms: int, now_us: int
@@ -83,12 +92,7 @@ async def found_cluster(
     if existing is None:
         await database.transaction(body, repeat_unknown=True)
         existing = await read_cluster(database)
-    for name, stored, given in (
-        ("cluster.shard_count", existing.shard_count, shard_count),
-        ("cluster.bucket_width_ms", existing.scale.width_ms, bucket_width_ms),
-    ):
-        if stored != given:
-            raise Invalid(name, f"is {given} here, but {stored} was decided when the cluster was founded")
+    existing.require(shard_count, bucket_width_ms)
     return existing
 
 

@@ -190,11 +190,16 @@ class Database:
 
     async def read_clock(self) -> ClockReading:
         """One look at the database's clock, with the monotonic instants around it."""
-        async with self._autocommit.connect() as connection:
-            sent_s = self._clock.monotonic_s()
-            result = await connection.execute(_CLOCK.clause)
-            received_s = self._clock.monotonic_s()
-            return ClockReading(int(result.scalar_one()), sent_s, received_s)
+
+        async def body(progress: Progress) -> ClockReading:
+            async with self._autocommit.connect() as connection:
+                progress.sent()
+                sent_s = self._clock.monotonic_s()
+                result = await connection.execute(_CLOCK.clause)
+                received_s = self._clock.monotonic_s()
+                return ClockReading(int(result.scalar_one()), sent_s, received_s)
+
+        return await self._retrier.run(body, repeat_unknown=True)
 
     async def close(self) -> None:
         """Close every connection."""

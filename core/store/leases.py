@@ -68,8 +68,8 @@ _RENEW = statement(
     FROM fence f LEFT JOIN renewed n ON n.shard = f.shard AND n.term = f.term
     """,
 )
-_OPEN_COLUMNS = """r.run_id, r.job_id, r.job_version, r.shard, r.scheduled_for_us, r.due_at_us, r.state, r.attempt,
-           r.uncounted, r.home_term, r.worker, r.token_hash, r.lease_until_us, r.not_before_us, r.started_us,
+_OPEN_COLUMNS = """r.run_id, r.job_id, r.job_version, r.shard, r.scheduled_for_us, r.due_at_us, r.state,
+           r.attempt, r.uncounted, r.home_term, r.worker, r.token_hash, r.lease_until_us, r.not_before_us, r.started_us,
            r.cancel_requested_us, r.trace, r.payload, r.progress"""
 _LIST_RECENT = statement(
     "list_recent_open_runs",
@@ -241,7 +241,9 @@ class Leases:
         standing = await self._database.run(_LIST_STANDING, {"shard": shard})
         return list({row.run_id: _open_run(row) for row in (*recent, *standing)}.values())
 
-    async def adopt(self, runs: Sequence[OpenRun], *, shard: int, term: int, lease_until_us: int) -> list[OpenRun]:
+    async def adopt(
+        self, runs: Sequence[OpenRun], *, shard: int, term: int, lease_until_us: int
+    ) -> tuple[dict[tuple[int, int], FenceView], list[OpenRun]]:
         """Make `term` the home of open runs whose home is an older term; returns them as they stand afterwards."""
         params = {
             **self._fences([(shard, term)]),
@@ -253,10 +255,10 @@ class Leases:
             "lease_until_us": lease_until_us,
         }
         rows = await self._database.run(_ADOPT, params, repeat_unknown=True)
-        return [_open_run(row) for row in rows if row.ord is not None]
+        return fence_views(rows), [_open_run(row) for row in rows if row.ord is not None]
 
-    async def stand(self, runs: Sequence[tuple[int, int, UUID, UUID]]) -> set[tuple[int, int]]:
-        """Make runs, as (shard, term, job id, run id), stand in open_runs; returns the terms that still held."""
+    async def stand(self, runs: Sequence[tuple[int, int, UUID, UUID]]) -> dict[tuple[int, int], FenceView]:
+        """Make runs, as (shard, term, job id, run id), stand in open_runs; returns the fences seen."""
         params = {
             **self._fences([(shard, term) for shard, term, _, _ in runs]),
             "shards": [shard for shard, _, _, _ in runs],
@@ -264,7 +266,7 @@ class Leases:
             "job_ids": [job_id for _, _, job_id, _ in runs],
             "run_ids": [run_id for _, _, _, run_id in runs],
         }
-        return set(fence_views(await self._database.run(_STAND, params, repeat_unknown=True)))
+        return fence_views(await self._database.run(_STAND, params, repeat_unknown=True))
 
     def _fences(self, keys: Sequence[tuple[int, int]]) -> dict[str, Any]:
         return fence_params(self._owner, keys)

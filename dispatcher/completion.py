@@ -1,0 +1,285 @@
+"""The completion loop: what workers say of their attempts is recorded, then acknowledged.
+
+Words gather while a statement is under way and leave in hundreds. A word is acknowledged only once it is durable. A
+word that was refused, or that names an attempt this process does not hold, is judged by the run's row and never
+answered "stale" unread (rule of ownership 13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from tidewheel.v1 import worker_service_pb2 as pb
+
+from core.errors import OutcomeUnknown, Unavailable
+from core.ids import token_hash
+from core.states import AttemptOutcome, RunState
+from core.store.completion import Completion, Ended, Ending, RunHolding
+from core.telemetry.metrics import RefusedWrite
+from dispatcher.attempts import LiveAttempt
+from dispatcher.delivery import run_ref
+from dispatcher.endings import Lost, Word, ending_of
+from dispatcher.fence_watch import FenceWatch
+from dispatcher.routes import WaitingRun
+from dispatcher.runtime import Memory, RestingRun, Runtime
+from dispatcher.session import WorkerSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Submission:
+    """One word on its way: who said it (None: the reaper), and the proof it brought."""
+
+    run_id: UUID
+    attempt: int
+    token: bytes | None
+    word: Word
+    session: WorkerSession | None
+
+
+class CompletionLoop:
+    """Records endings in batches of distinct runs."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        memory: Memory,
+        store: Completion,
+        watch: FenceWatch,
+        owner_address: Callable[[int], str],
+    ) -> None:
+        self._runtime = runtime
+        self._memory = memory
+        self._store = store
+        self._watch = watch
+        self._owner_address = owner_address
+        self._queue: asyncio.Queue[Submission] = asyncio.Queue(maxsize=20 * runtime.settings.batch_limit)
+        self._busy = False
+
+    async def submit(self, submission: Submission) -> None:
+        """Hand in a word; waits while the queue is full, which slows the stream it came from."""
+        await self._queue.put(submission)
+
+    @property
+    def idle(self) -> bool:
+        return not self._busy and self._queue.empty()
+
+    async def run(self) -> None:
+        """For ever: take what has gathered, record it, answer."""
+        while True:
+            batch = [await self._queue.get()]
+            self._busy = True
+            try:
+                while len(batch) < self._runtime.settings.batch_limit and not self._queue.empty():
+                    batch.append(self._queue.get_nowait())
+                await self._record(batch)
+            finally:
+                self._busy = False
+
+    async def _record(self, batch: list[Submission]) -> None:
+        try:
+            known, unknown = self._split(batch)
+            refused = await self._end(known) if known else []
+            if unknown or refused:
+                await self._judge([*unknown, *refused])
+        except (Unavailable, OutcomeUnknown) as error:
+            log.warning("completion waits for the database: %s", error)
+            for submission in batch:
+                live = self._memory.attempts.get(submission.run_id)
+                if live is not None:
+                    live.ending = False
+            self._answer([(s, pb.VERDICT_RETRY, "") for s in batch])
+            await self._runtime.clock.sleep(self._runtime.settings.tick_s)
+
+    def _split(self, batch: list[Submission]) -> tuple[list[tuple[Submission, LiveAttempt]], list[Submission]]:
+        known: list[tuple[Submission, LiveAttempt]] = []
+        unknown: list[Submission] = []
+        seen: set[UUID] = set()
+        for submission in batch:
+            live = self._memory.attempts.get(submission.run_id)
+            proven = (
+                live is not None
+                and live.attempt == submission.attempt
+                and (submission.token is None or live.proves(submission.token))
+            )
+            if live is None or not proven or submission.run_id in seen:
+                unknown.append(submission)
+            else:
+                seen.add(submission.run_id)
+                live.ending = True
+                known.append((submission, live))
+        return known, unknown
+
+    async def _end(self, known: list[tuple[Submission, LiveAttempt]]) -> list[Submission]:
+        now_us = self._runtime.clock.now_us()
+        items = [self._ending(submission, live, now_us) for submission, live in known]
+        sent_s = self._runtime.clock.monotonic_s()
+        ended = await self._store.end(items, now_us=now_us)
+        self._watch.note([(i.shard, i.term) for i in items], ended.fences, sent_s=sent_s, kind=RefusedWrite.COMPLETE)
+        accepted = []
+        refused = []
+        for position, (submission, live) in enumerate(known):
+            if position in ended.states:
+                self._memory.attempts.remove(live)
+                accepted.append((submission, pb.VERDICT_ACCEPTED, ""))
+                self._follow(items[position], live, ended.states[position], now_us)
+            else:
+                live.ending = False
+                refused.append(submission)
+        self._answer(accepted)
+        self._count(items, ended)
+        return refused
+
+    def _ending(self, submission: Submission, live: LiveAttempt, now_us: int) -> Ending:
+        spread = self._runtime.rand.uniform(-1.0, 1.0)
+        return ending_of(
+            submission.word,
+            live,
+            by_worker=submission.token is not None,
+            now_us=now_us,
+            spread=spread,
+            scale=self._runtime.scale,
+        )
+
+    def _follow(self, item: Ending, live: LiveAttempt, state: RunState, now_us: int) -> None:
+        """What memory and traces learn from an ending that committed."""
+        if state is RunState.PENDING and item.retry_at_us > 0:
+            self._memory.resting[live.run_id] = RestingRun(
+                live.run_id, live.shard, live.term, live.job_id, live.scheduled_for_us, live.stands_open
+            )
+        elif state is RunState.PENDING:
+            self._memory.routes.wait(_waiting_again(live, item))
+            self._memory.wakes.match.set()
+        if self._runtime.tracing.enabled and item.uncounted == 0:
+            self._trace(item, live, state, now_us)
+
+    def _trace(self, item: Ending, live: LiveAttempt, state: RunState, now_us: int) -> None:
+        ref, tracing = run_ref(live), self._runtime.tracing
+        tracing.record_attempt(
+            ref,
+            attempt=live.attempt,
+            worker=live.worker,
+            outcome=item.outcome,
+            leased_us=live.started_us,
+            ended_us=now_us,
+            error=item.error,
+        )
+        if state is not RunState.PENDING:
+            tracing.record_run(
+                ref,
+                handler=live.job.spec.handler,
+                scheduled_for_us=live.scheduled_for_us,
+                ended_us=now_us,
+                state=state,
+                attempts=live.attempt,
+                error=item.error,
+            )
+
+    def _count(self, items: list[Ending], ended: Ended) -> None:
+        outcomes: dict[AttemptOutcome, list[int]] = defaultdict(lambda: [0, 0])
+        states: dict[RunState, int] = defaultdict(int)
+        for position, state in ended.states.items():
+            if items[position].uncounted:
+                continue
+            counts = outcomes[items[position].outcome]
+            counts[0] += 1
+            counts[1] += state is RunState.PENDING
+            if state is not RunState.PENDING:
+                states[state] += 1
+        for outcome, (attempts, to_retry) in outcomes.items():
+            self._runtime.metrics.attempts_ended(outcome, attempts, to_retry=to_retry)
+        for state, runs in states.items():
+            self._runtime.metrics.runs_ended(state, runs)
+
+    # --- words that were not recorded ---
+
+    async def _judge(self, submissions: list[Submission]) -> None:
+        holdings = await self._store.holdings([s.run_id for s in submissions])
+        answers = []
+        for submission in submissions:
+            holding = holdings.get(submission.run_id)
+            verdict = self._verdict(submission, holding)
+            address = self._owner_address(holding.shard) if holding is not None else ""
+            if verdict == pb.VERDICT_REDIRECT and not address:
+                verdict = pb.VERDICT_RETRY
+            answers.append((submission, verdict, address if verdict == pb.VERDICT_REDIRECT else ""))
+            if submission.session is None and verdict in (pb.VERDICT_STALE, pb.VERDICT_ACCEPTED):
+                self._forget(submission)
+        self._answer(answers)
+
+    async def judge_heartbeats(self, session: WorkerSession, refs: list[tuple[UUID, pb.AttemptRef]]) -> None:
+        """Answer heartbeats for attempts that this process does not hold: stale or redirected, by the runs' rows."""
+        try:
+            holdings = await self._store.holdings([run_id for run_id, _ in refs])
+        except (Unavailable, OutcomeUnknown):
+            return  # they were told to try again
+        items = []
+        for run_id, ref in refs:
+            submission = Submission(run_id, ref.attempt, ref.token, Lost(), session)
+            holding = holdings.get(run_id)
+            verdict = self._verdict(submission, holding)
+            if verdict == pb.VERDICT_REDIRECT and holding is not None:
+                address = self._owner_address(holding.shard)
+                if address:
+                    items.append(_acknowledgement(submission, verdict, address))
+            elif verdict in (pb.VERDICT_STALE, pb.VERDICT_ACCEPTED):
+                items.append(_acknowledgement(submission, pb.VERDICT_STALE, ""))
+        if items:
+            session.acknowledge(items)
+
+    def _verdict(self, submission: Submission, holding: RunHolding | None) -> pb.Verdict:
+        if holding is None or holding.token_hash is None:
+            return pb.VERDICT_STALE
+        same = holding.attempt == submission.attempt and (
+            submission.token is None or hmac.compare_digest(holding.token_hash, token_hash(submission.token))
+        )
+        if not same:
+            return pb.VERDICT_STALE
+        if holding.state is not RunState.LEASED:
+            return pb.VERDICT_ACCEPTED  # this very attempt has been recorded: by an earlier send, or by its lease's end
+        if self._memory.holdings.get((holding.shard, holding.home_term)) is not None:
+            return pb.VERDICT_RETRY  # ours, and not yet in memory: adoption is on its way
+        return pb.VERDICT_REDIRECT
+
+    def _forget(self, submission: Submission) -> None:
+        live = self._memory.attempts.get(submission.run_id)
+        if live is not None and live.attempt == submission.attempt:
+            self._memory.attempts.remove(live)
+
+    def _answer(self, answers: list[tuple[Submission, pb.Verdict, str]]) -> None:
+        by_session: dict[WorkerSession, list[pb.Acknowledgement]] = defaultdict(list)
+        for submission, verdict, address in answers:
+            if submission.session is not None:
+                by_session[submission.session].append(_acknowledgement(submission, verdict, address))
+        for session, items in by_session.items():
+            session.acknowledge(items)
+
+
+def _acknowledgement(submission: Submission, verdict: pb.Verdict, address: str) -> pb.Acknowledgement:
+    return pb.Acknowledgement(
+        run_id=str(submission.run_id), attempt=submission.attempt, verdict=verdict, owner_address=address
+    )
+
+
+def _waiting_again(live: LiveAttempt, item: Ending) -> WaitingRun:
+    return WaitingRun(
+        run_id=live.run_id,
+        shard=live.shard,
+        term=live.term,
+        attempt=live.attempt,
+        uncounted=live.uncounted + item.uncounted,
+        scheduled_for_us=live.scheduled_for_us,
+        due_at_us=live.due_at_us,
+        job=live.job,
+        trace=live.trace,
+        payload=live.payload,
+        progress=live.progress,
+        stands_open=live.stands_open,
+    )

@@ -1,0 +1,286 @@
+"""The due loop: at its time a due row becomes a run, leased to a credit if there is one.
+
+It sleeps until the first row in memory is due, takes everything that is, decides (planner), reserves credits, writes
+one statement a kind, and delivers. A lone run leaves at once; while a statement is under way the next crowd gathers.
+It never fires early: `now` is a lower bound of the database's time, and a suspected jump of that clock holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.errors import OutcomeUnknown, Unavailable
+from core.states import DueKind, SkipReason
+from core.store.discovery import DueRow
+from core.store.firing import FireChain, Fired, FireRun, Firing, MadeRun
+from core.store.job_lookup import JobLookup
+from core.telemetry.metrics import RefusedWrite, Stage
+from core.telemetry.tracing import RunRef
+from dispatcher.delivery import Delivery, DrawnLease
+from dispatcher.fence_watch import FenceWatch
+from dispatcher.holdings import HeldTerm
+from dispatcher.jobs import JobVersion, Unreadable
+from dispatcher.planner import chain_item, decide, due_key, set_aside
+from dispatcher.routes import WaitingRun, route_of
+from dispatcher.runtime import Memory, Runtime
+
+log = logging.getLogger(__name__)
+
+# After the database refused a batch: how long the due loop rests before it tries again.
+_TROUBLE_WAIT_S = 0.1
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A due row on its way through a statement, with the lease that was drawn for it."""
+
+    row: DueRow
+    job: JobVersion | None
+    item: FireChain | FireRun
+    drawn: DrawnLease | None
+
+
+class DueLoop:
+    """Fires what is due. One batch at a time: one writer a dispatcher and shard."""
+
+    def __init__(
+        self, runtime: Runtime, memory: Memory, firing: Firing, lookup: JobLookup, delivery: Delivery, watch: FenceWatch
+    ) -> None:
+        self._runtime = runtime
+        self._memory = memory
+        self._firing = firing
+        self._lookup = lookup
+        self._delivery = delivery
+        self._watch = watch
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(self) -> None:
+        """For ever: fire, then sleep until the next row is due, a hint comes, or the tick."""
+        clock = self._runtime.clock
+        while True:
+            fired = await self.step()
+            if not fired:
+                await self._memory.wakes.fire.wait(clock, self._sleep_s())
+
+    async def quiet(self) -> None:
+        """Wait until no batch is under way: what was taken before is settled."""
+        await self._idle.wait()
+
+    async def step(self) -> bool:
+        """Fire one batch of what is due now; false when nothing was."""
+        clock = self._runtime.clock
+        if clock.holding:
+            return False
+        now_us = clock.now_us()
+        rows = self._memory.agenda.take_due(now_us, self._runtime.settings.batch_limit)
+        if not rows:
+            return False
+        self._idle.clear()
+        try:
+            await self._fire(rows, now_us)
+        finally:
+            self._idle.set()
+        return True
+
+    def _sleep_s(self) -> float:
+        tick_s = self._runtime.settings.tick_s
+        next_us = self._memory.agenda.next_due_us
+        if next_us is None or self._runtime.clock.holding:
+            return tick_s
+        return min(tick_s, max(0.0, (next_us - self._runtime.clock.now_us()) / 1_000_000))
+
+    async def _fire(self, rows: Sequence[DueRow], now_us: int) -> None:
+        held = self._covered(rows)
+        try:
+            await self._memory.jobs.load((r.job_id, r.job_version) for r in held)
+        except (Unavailable, OutcomeUnknown) as error:
+            await self._rest(list(held), error)
+            return
+        moving: list[_Pending] = []
+        ending: list[_Pending] = []
+        readying: list[_Pending] = []
+        for row, term in held.items():
+            if row.kind is DueKind.RUN:
+                readying.extend(self._plan_run(row, term, now_us))
+            else:
+                pending = self._plan_chain(row, term, now_us)
+                chain = pending.item
+                (moving if isinstance(chain, FireChain) and chain.next is not None else ending).append(pending)
+        parts = [part for part in (moving, ending, readying) if part]
+        outcomes = await asyncio.gather(*(self._write(part, now_us) for part in parts), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        await self._mark_unreadable(held)
+
+    async def _rest(self, rows: Sequence[DueRow], error: Exception) -> None:
+        log.warning("firing waits for the database: %s", error)
+        for row in rows:
+            self._memory.agenda.put_back(row)
+        await self._runtime.clock.sleep(_TROUBLE_WAIT_S)
+
+    def _covered(self, rows: Sequence[DueRow]) -> dict[DueRow, HeldTerm]:
+        covered = {}
+        for row in rows:
+            held = self._memory.holdings.covering(row.shard, row.bucket)
+            if held is None:
+                self._memory.agenda.done(row)
+            else:
+                covered[row] = held
+        return covered
+
+    # --- planning ---
+
+    def _plan_chain(self, row: DueRow, held: HeldTerm, now_us: int) -> _Pending:
+        job = self._memory.jobs.get((row.job_id, row.job_version))
+        if not isinstance(job, JobVersion):
+            broken = job or Unreadable(row.job_id, row.job_version, 0, "the job has no such version")
+            item = set_aside(row, broken, held.term, now_us, self._runtime.scale, held.open_from_us)
+            return _Pending(row, None, item, None)
+        decision = decide(row, job, now_us, self._runtime.scale, self._runtime.enumerator)
+        drawn = self._draw(job, now_us) if decision.run_us is not None else None
+        lease = None if drawn is None else drawn.grant
+        item = chain_item(row, job, decision, lease, term=held.term, open_from_us=held.open_from_us)
+        return _Pending(row, job, item, drawn)
+
+    def _plan_run(self, row: DueRow, held: HeldTerm, now_us: int) -> list[_Pending]:
+        job = self._memory.jobs.get((row.job_id, row.job_version))
+        if not isinstance(job, JobVersion):
+            self._memory.agenda.done(row)  # left where it is; scans bring it back until the job can be read
+            return []
+        drawn = self._draw(job, now_us)
+        return [_Pending(row, job, FireRun(due_key(row, held.term), None if drawn is None else drawn.grant), drawn)]
+
+    def _draw(self, job: JobVersion, now_us: int) -> DrawnLease | None:
+        route = route_of(job)
+        if self._memory.routes.is_waiting(route):
+            return None  # a newer run does not overtake those that wait
+        taker = self._memory.routes.reserve(route)
+        return None if taker is None else self._delivery.draw_lease(taker, now_us)
+
+    # --- writing, and what follows ---
+
+    async def _write(self, batch: list[_Pending], now_us: int) -> None:
+        clock = self._runtime.clock
+        sent_s = clock.monotonic_s()
+        try:
+            fired = await self._statement(batch, now_us)
+        except (Unavailable, OutcomeUnknown) as error:
+            for pending in batch:
+                if pending.drawn is not None:
+                    self._delivery.give_back(pending.drawn)
+            if isinstance(error, OutcomeUnknown):  # runs may have been made that this memory does not hold
+                self._memory.reload.update((p.row.shard, p.item.key.term) for p in batch)
+            await self._rest([p.row for p in batch], error)
+            return
+        committed_us = clock.now_us()
+        asked = [(p.row.shard, p.item.key.term) for p in batch]
+        self._watch.note(asked, fired.fences, sent_s=sent_s, kind=RefusedWrite.FIRE)
+        self._runtime.metrics.fired(len(fired.consumed))
+        late_us = [committed_us - run.due_at_us for run in fired.made.values()]
+        self._runtime.metrics.lateness(Stage.FIRE, late_us)
+        for position, pending in enumerate(batch):
+            self._settle(pending, position, fired, now_us, committed_us)
+
+    async def _statement(self, batch: list[_Pending], now_us: int) -> Fired:
+        chains = [p.item for p in batch if isinstance(p.item, FireChain)]
+        if chains:
+            return await self._firing.fire_chains(chains, now_us=now_us)
+        return await self._firing.fire_runs([p.item for p in batch if isinstance(p.item, FireRun)], now_us=now_us)
+
+    def _settle(self, pending: _Pending, position: int, fired: Fired, began_us: int, committed_us: int) -> None:
+        memory, row = self._memory, pending.row
+        memory.agenda.done(row)
+        made = fired.made.get(position)
+        if pending.drawn is not None and (made is None or pending.job is None):
+            self._delivery.give_back(pending.drawn)
+        if position not in fired.consumed:
+            # Fence lost, job edited, or row gone: forget what was believed; the next scan shows what stands.
+            memory.jobs.forget([(row.job_id, row.job_version)])
+            memory.wakes.discover.set()
+            return
+        if isinstance(pending.item, FireChain):
+            self._follow_chain(pending.item, row, made)
+        if made is not None and pending.job is not None:
+            self._start(pending, pending.job, made, began_us, committed_us)
+        else:
+            memory.resting.pop(row.id, None)
+
+    def _follow_chain(self, item: FireChain, row: DueRow, made: MadeRun | None) -> None:
+        metrics = self._runtime.metrics
+        if item.skipped is not None:
+            metrics.skipped(item.skipped.reason, 1)
+        if item.run is not None and made is None:
+            metrics.skipped(SkipReason.OVERLAP, 1)
+        if item.next is None:
+            return
+        held = self._memory.holdings.get((item.key.shard, item.key.term))
+        if held is None or item.next.due_at_us > self._runtime.clock.now_us() + 2 * self._runtime.scale.width_us:
+            return  # a later scan finds it in time
+        bucket = max(item.next.bucket, held.floor)
+        following = DueRow(
+            row.shard,
+            bucket,
+            item.next.due_at_us,
+            row.id,
+            DueKind.OCCURRENCE,
+            row.job_id,
+            row.job_version,
+            item.next.scheduled_for_us,
+        )
+        if held.covers(bucket):
+            self._memory.agenda.add(following)
+
+    def _start(self, pending: _Pending, job: JobVersion, made: MadeRun, began_us: int, committed_us: int) -> None:
+        item = pending.item
+        run_id = item.run.run_id if isinstance(item, FireChain) and item.run is not None else pending.row.id
+        rested = self._memory.resting.pop(run_id, None)
+        open_from_us = item.open_from_us if isinstance(item, FireChain) else 0
+        waiting = WaitingRun(
+            run_id=run_id,
+            shard=pending.row.shard,
+            term=item.key.term,
+            attempt=made.attempt,
+            uncounted=made.uncounted,
+            scheduled_for_us=made.scheduled_for_us,
+            due_at_us=pending.row.due_at_us if isinstance(item, FireRun) else made.due_at_us,
+            job=job,
+            trace=made.trace,
+            payload=made.payload,
+            progress=made.progress,
+            stands_open=made.scheduled_for_us < open_from_us or (rested is not None and rested.stands_open),
+        )
+        if pending.drawn is not None:
+            self._delivery.deliver(waiting, made.attempt, pending.drawn, committed_us)
+        else:
+            self._memory.routes.wait(waiting)
+            self._memory.wakes.match.set()
+        if self._runtime.tracing.enabled:
+            run = RunRef(run_id, job.namespace, job.name, waiting.shard, waiting.term, made.trace or job.trace)
+            self._runtime.tracing.record_fire(
+                run,
+                attempt=max(1, made.attempt),
+                waits_from_us=min(waiting.scheduled_for_us, began_us),
+                due_us=waiting.due_at_us,
+                began_us=began_us,
+                committed_us=committed_us,
+            )
+
+    async def _mark_unreadable(self, held: dict[DueRow, HeldTerm]) -> None:
+        broken = {}
+        for row, term in held.items():
+            job = self._memory.jobs.get((row.job_id, row.job_version))
+            if isinstance(job, Unreadable):
+                broken[row.job_id] = (row.shard, term.term, row.job_id, job.error)
+                self._memory.jobs.forget([(row.job_id, row.job_version)])
+        if broken:
+            marks = list(broken.values())
+            log.error("%d jobs are set aside, their schedule cannot be read; first: %s", len(marks), marks[0][3])
+            try:
+                await self._lookup.set_error(marks)
+            except (Unavailable, OutcomeUnknown) as error:
+                log.warning("the jobs' errors were not recorded: %s", error)

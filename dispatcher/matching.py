@@ -1,0 +1,91 @@
+"""The matching loop: runs that wait meet credits that came.
+
+Woken by grants, by new waiting runs, and by its tick. Each pair is leased by one fenced statement a batch, then
+delivered. Runs that memory had no room for are read again from SQL once it has.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from core.errors import OutcomeUnknown, Unavailable
+from core.store.leases import LeaseOrder, Leases
+from core.telemetry.metrics import RefusedWrite
+from dispatcher.delivery import Delivery, DrawnLease
+from dispatcher.fence_watch import FenceWatch
+from dispatcher.routes import WaitingRun
+from dispatcher.runtime import Memory, Runtime
+from dispatcher.session import WorkerSession
+
+log = logging.getLogger(__name__)
+
+
+class MatchLoop:
+    """Leases waiting runs to credits."""
+
+    def __init__(self, runtime: Runtime, memory: Memory, leases: Leases, delivery: Delivery, watch: FenceWatch) -> None:
+        self._runtime = runtime
+        self._memory = memory
+        self._leases = leases
+        self._delivery = delivery
+        self._watch = watch
+        self._sessions: set[WorkerSession] = set()
+
+    def join(self, session: WorkerSession) -> None:
+        """A worker's stream is there."""
+        self._sessions.add(session)
+        self._memory.routes.join(session)
+        self._memory.wakes.match.set()
+
+    def leave(self, session: WorkerSession) -> None:
+        """Its stream is gone; what it runs goes on under its leases."""
+        self._sessions.discard(session)
+        self._memory.routes.leave(session)
+
+    async def run(self) -> None:
+        """For ever: match until nothing can be, tell sessions what waits, sleep."""
+        while True:
+            while await self.step():
+                pass
+            self._tell()
+            await self._memory.wakes.match.wait(self._runtime.clock, self._runtime.settings.tick_s)
+
+    async def step(self) -> bool:
+        """Lease one batch; false when no waiting run met a credit."""
+        routes = self._memory.routes
+        pairs = routes.match(self._runtime.settings.batch_limit)
+        if not pairs:
+            return False
+        now_us = self._runtime.clock.now_us()
+        drawn = [(run, self._delivery.draw_lease(taker, now_us)) for run, taker in pairs]
+        try:
+            await self._lease(drawn, now_us)
+        except (Unavailable, OutcomeUnknown) as error:
+            log.warning("matching waits for the database: %s", error)
+            for run, lease in drawn:
+                self._delivery.give_back(lease)
+                # Whatever became of it, the open runs of its term are read again.
+                self._memory.reload.add((run.shard, run.term))
+            await self._runtime.clock.sleep(self._runtime.settings.tick_s)
+        return True
+
+    async def _lease(self, drawn: list[tuple[WaitingRun, DrawnLease]], now_us: int) -> None:
+        orders = [LeaseOrder(run.shard, run.term, run.run_id, run.attempt + 1, lease.grant) for run, lease in drawn]
+        sent_s = self._runtime.clock.monotonic_s()
+        fences, leased = await self._leases.lease(orders, now_us=now_us)
+        committed_us = self._runtime.clock.now_us()
+        self._watch.note([(o.shard, o.term) for o in orders], fences, sent_s=sent_s, kind=RefusedWrite.LEASE)
+        for position, (run, lease) in enumerate(drawn):
+            if position in leased:
+                self._delivery.deliver(run, run.attempt + 1, lease, committed_us)
+            else:  # canceled meanwhile, or no longer ours
+                self._delivery.give_back(lease)
+
+    def _tell(self) -> None:
+        routes, metrics = self._memory.routes, self._runtime.metrics
+        credits = 0
+        for session in self._sessions:
+            credits += session.credits
+            session.tell_demand(routes.demand(session) if routes.waiting else 0)
+        metrics.set_waiting(routes.waiting, routes.oldest_due_us, routes.without_taker())
+        metrics.set_workers(len(self._sessions), credits)

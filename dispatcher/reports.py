@@ -1,0 +1,94 @@
+"""The report stream to the leader: a sign of life and the load, twice a second.
+
+The leader suspects a dispatcher whose reports stop. The stream follows the leader wherever it is; with no leader there
+is nobody to report to, and nothing else depends on it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+
+from core.coord.ports import CoordView
+from core.tasks import Wake
+from core.wire import internal_pb2 as pb
+from core.wire import internal_pb2_grpc as pb_grpc
+from dispatcher.runtime import Memory, Runtime
+
+log = logging.getLogger(__name__)
+
+_KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+class Reports:
+    """Reports to whoever leads. `interval_s` is the half second that leader and dispatchers agree on."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        memory: Memory,
+        coord: CoordView,
+        *,
+        interval_s: float,
+        draining: Callable[[], bool],
+        last_pass_s: Callable[[], float],
+    ) -> None:
+        self._runtime = runtime
+        self._memory = memory
+        self._coord = coord
+        self._interval_s = interval_s
+        self._draining = draining
+        self._last_pass_s = last_pass_s
+        self._fired_before = 0
+        self.fired = 0
+
+    async def run(self) -> None:
+        """For ever: find the leader, report until the stream breaks, begin again."""
+        changed = Wake()
+        self._coord.subscribe(changed)
+        while True:
+            leader = self._coord.leader()
+            if leader is not None:
+                await self._report_to(leader.address, changed)
+            await changed.wait(self._runtime.clock, self._interval_s)
+
+    async def _report_to(self, address: str, changed: Wake) -> None:
+        async with grpc.aio.insecure_channel(address, options=_KEEPALIVE) as channel:
+            call = pb_grpc.LeaderServiceStub(channel).Report(self._reports(address))
+            try:
+                async for _reply in call:
+                    self._memory.wakes.own.set()
+            except grpc.aio.AioRpcError as error:
+                log.debug("the report stream to %s ended: %s", address, error.code().name)
+            finally:
+                call.cancel()
+
+    async def _reports(self, address: str) -> AsyncIterator[pb.DispatcherReport]:
+        while True:
+            leader = self._coord.leader()
+            if leader is not None and leader.address != address:
+                return
+            yield self._report()
+            await self._runtime.clock.sleep(self._interval_s)
+
+    def _report(self) -> pb.DispatcherReport:
+        memory = self._memory
+        fired, self._fired_before = self.fired - self._fired_before, self.fired
+        age_s = self._runtime.clock.monotonic_s() - self._last_pass_s()
+        return pb.DispatcherReport(
+            dispatcher_id=self._runtime.dispatcher_id,
+            shards=sorted(memory.holdings.shards),
+            fires_per_second=fired / self._interval_s,
+            open_runs=len(memory.attempts) + memory.routes.waiting + len(memory.resting),
+            waiting_runs=memory.routes.waiting,
+            draining=self._draining(),
+            last_pass_age_ms=round(age_s * 1000),
+        )
