@@ -52,7 +52,8 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           error TEXT NOT NULL DEFAULT ''
         )""",
     ),
-    ("jobs_by_name", "CREATE UNIQUE INDEX IF NOT EXISTS jobs_by_name ON jobs (namespace, name, deleted_us)"),
+    # In this order it also serves the listing of live jobs (deleted_us = 0) by name, however many were deleted.
+    ("jobs_by_name", "CREATE UNIQUE INDEX IF NOT EXISTS jobs_by_name ON jobs (namespace, deleted_us, name)"),
     (
         "job_versions",
         # Every edit, for ever. cutover_us is when the version took over: its occurrences lie strictly after it, those

@@ -1,0 +1,152 @@
+"""Every unary call goes through here: limits, unknown fields, the caller's trace, errors to statuses, counting.
+
+Servicers hand over what they would do; nothing they raise leaves in any other shape than a status of status.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from controlplane.api import fields
+from controlplane.api.status import DETAILS_TRAILER, Overloaded, Refusal, internal_refusal, refusal_of
+from controlplane.seams import CallTracing, ControlPlaneMetrics
+from core.clock import Clock
+from core.errors import TidewheelError, Unavailable
+from core.rand import Rand
+from core.store.audit import Call
+from core.store.requests import RequestKey, own_request_id
+from core.telemetry.run_traces import TraceContext, parse_traceparent
+
+log = logging.getLogger(__name__)
+Request = TypeVar("Request", bound=Message)
+Answer = TypeVar("Answer")
+
+# Until callers prove who they are, the record says so.
+_UNKNOWN_ACTOR = "unauthenticated"
+_TRACE_HEADER = "traceparent"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a call came from: `trace` is the traceparent that what it makes is linked to."""
+
+    method: str
+    trace: str
+
+
+class Gate:
+    """Whether calls are taken at all: closed, with the reason, until the process has all that it needs."""
+
+    def __init__(self, closed_because: str) -> None:
+        self.closed_because = closed_because
+
+    def open(self) -> None:
+        self.closed_because = ""
+
+
+class Calls:
+    """Carries out unary calls of the API."""
+
+    def __init__(
+        self, gate: Gate, clock: Clock, rand: Rand, metrics: ControlPlaneMetrics, tracing: CallTracing, limit: int
+    ) -> None:
+        self._gate = gate
+        self._clock = clock
+        self._rand = rand
+        self._metrics = metrics
+        self._tracing = tracing
+        self._limit = limit
+        self._under_way = 0
+
+    async def answer(
+        self,
+        method: str,
+        request: Request,
+        context: grpc.aio.ServicerContext[Any, Any],
+        handle: Callable[[Request, Origin], Awaitable[Answer]],
+    ) -> Answer:
+        """What `handle` answers; `method` is the full name, "/package.Service/Method"."""
+        began_us, began_s = self._clock.now_us(), self._clock.monotonic_s()
+        parent = _parent(list(context.invocation_metadata() or ()))
+        here = self._here(parent)
+        code = grpc.StatusCode.OK
+        self._under_way += 1
+        try:
+            return await self._attempt(method, request, parent, here, handle)
+        except TidewheelError as error:
+            refusal = refusal_of(error) or self._defect(method, error)
+            code = refusal.code
+            await _abort(context, refusal)
+        except asyncio.CancelledError:
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except Exception as error:
+            refusal = self._defect(method, error)
+            code = refusal.code
+            await _abort(context, refusal)
+        finally:
+            self._under_way -= 1
+            self._metrics.call_ended(method, code.name, self._clock.monotonic_s() - began_s)
+            if self._tracing.enabled:
+                flawed = code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
+                name = method.removeprefix("/")
+                self._tracing.record_call(here, parent, name, began_us, self._clock.now_us(), code.name, flawed)
+
+    async def _attempt(
+        self,
+        method: str,
+        request: Request,
+        parent: TraceContext | None,
+        here: TraceContext,
+        handle: Callable[[Request, Origin], Awaitable[Answer]],
+    ) -> Answer:
+        if self._under_way > self._limit:
+            raise Overloaded(f"{self._limit} calls are under way at this replica already")
+        if self._gate.closed_because:
+            raise Unavailable(self._gate.closed_because)
+        fields.refuse_unknown(request)
+        # Without an exporter our own span would be a link to nothing: the caller's is the one to keep.
+        kept = here if self._tracing.enabled or parent is None else parent
+        return await handle(request, Origin(method, kept.traceparent))
+
+    def mutation(self, origin: Origin, request: Message, *, namespace: str, request_id: str, note: str) -> Call:
+        """The record of a call that is to change something."""
+        body = request.SerializeToString(deterministic=True)
+        key = RequestKey(
+            namespace,
+            fields.request_id(request_id) or own_request_id(self._rand),
+            origin.method,
+            blake2b(body, digest_size=32, person=b"tw-request").digest(),
+        )
+        return Call(key, self._rand.uuid(), _UNKNOWN_ACTOR, fields.note(note), origin.trace)
+
+    def _here(self, parent: TraceContext | None) -> TraceContext:
+        span_id = int.from_bytes(self._rand.token(8), "big") or 1
+        if parent is not None:
+            return TraceContext(parent.trace_id, span_id, parent.sampled)
+        return TraceContext(int.from_bytes(self._rand.token(16), "big") or 1, span_id, True)
+
+    def _defect(self, method: str, error: Exception) -> Refusal:
+        reference = self._rand.uuid().hex[:12]
+        log.error("%s failed (%s)", method, reference, exc_info=error)
+        return internal_refusal(reference)
+
+
+def _parent(metadata: Iterable[tuple[str, str | bytes]]) -> TraceContext | None:
+    for key, value in metadata:
+        if key == _TRACE_HEADER and isinstance(value, str):
+            return parse_traceparent(value)
+    return None
+
+
+async def _abort(context: grpc.aio.ServicerContext[Any, Any], refusal: Refusal) -> NoReturn:
+    await context.abort(refusal.code, refusal.message, ((DETAILS_TRAILER, refusal.details),))
+    raise AssertionError("unreachable: abort raises")

@@ -1,0 +1,109 @@
+"""`requests`: what was asked under which key, and the answer. A repeat gets the first answer and changes nothing.
+
+Every mutation of the API begins by reserving its key, in its own transaction: two callers with one key wait for each
+other there, and a transaction that is run again after a lost COMMIT finds its own row. A call without a request id gets
+a key of its own (`own_request_id`) for the second reason alone. Rows are kept for 7 days.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import RequestReused
+from core.rand import Rand
+from core.store.database import Transaction
+from core.store.statement import Kind, statement
+from core.store.transact import RestartTransaction
+
+# No caller's request id begins with it: theirs are printable.
+_OWN_PREFIX = "\x1f"
+
+_RESERVE = statement(
+    "reserve_request",
+    Kind.WRITE,
+    """
+    INSERT INTO requests (namespace, request_id, method, body_hash, answer, created_us)
+    VALUES (CAST(:namespace AS TEXT), CAST(:request_id AS TEXT), CAST(:method AS TEXT), CAST(:body_hash AS BYTEA),
+            CAST('' AS BYTEA), CAST(:now_us AS BIGINT))
+    ON CONFLICT (namespace, request_id) DO NOTHING
+    RETURNING request_id
+    """,
+)
+_FIND = statement(
+    "find_request",
+    Kind.READ,
+    """
+    SELECT method, body_hash, answer FROM requests
+    WHERE namespace = CAST(:namespace AS TEXT) AND request_id = CAST(:request_id AS TEXT)
+    """,
+)
+_ANSWER = statement(
+    "answer_request",
+    Kind.WRITE,
+    """
+    UPDATE requests SET answer = CAST(:answer AS BYTEA)
+    WHERE namespace = CAST(:namespace AS TEXT) AND request_id = CAST(:request_id AS TEXT)
+    """,
+)
+
+# For statements that change something: the answer is kept if, and only if, their CTE `changed` has its one row.
+ANSWERED = """answered AS (
+      UPDATE requests AS q SET answer = CAST(:answer AS BYTEA)
+      FROM changed c
+      WHERE q.namespace = CAST(:namespace AS TEXT) AND q.request_id = CAST(:request_id AS TEXT)
+    )"""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """What makes two calls the same: namespace and request id; and what must then be equal: method and body."""
+
+    namespace: str
+    request_id: str
+    method: str
+    body_hash: bytes
+
+    @property
+    def shown_id(self) -> str:
+        """The caller's request id, empty where there was none."""
+        return "" if self.request_id.startswith(_OWN_PREFIX) else self.request_id
+
+
+def own_request_id(rand: Rand) -> str:
+    """The key of a call whose caller gave none."""
+    return _OWN_PREFIX + rand.uuid().hex
+
+
+async def reserve(tx: Transaction, key: RequestKey, now_us: int) -> bytes | None:
+    """Take the key, or return the answer that it got before. Raises RequestReused for another method or body.
+
+    Waits for a transaction that holds the key.
+    """
+    params = _key_params(key)
+    reserved = await tx.run(_RESERVE, {**params, "method": key.method, "body_hash": key.body_hash, "now_us": now_us})
+    if reserved:
+        return None
+    found = await tx.run(_FIND, params)
+    if not found:
+        raise RestartTransaction("the request's row was removed in between")
+    if found[0].method != key.method or bytes(found[0].body_hash) != key.body_hash:
+        raise RequestReused(
+            f"request id {key.request_id!r} was used for another request; a repeat must have the same body",
+            field="request_id",
+        )
+    return bytes(found[0].answer)
+
+
+async def answer(tx: Transaction, key: RequestKey, answer_bytes: bytes) -> None:
+    """Keep the answer of a call that changed nothing else."""
+    await tx.run(_ANSWER, answered_params(key, answer_bytes))
+
+
+def answered_params(key: RequestKey, answer_bytes: bytes) -> dict[str, Any]:
+    """Binds of ANSWERED."""
+    return {**_key_params(key), "answer": answer_bytes}
+
+
+def _key_params(key: RequestKey) -> dict[str, Any]:
+    return {"namespace": key.namespace, "request_id": key.request_id}
