@@ -11,16 +11,20 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
+import tempfile
+import threading
 import time
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 TERM_GRACE_S = 5.0
 # How long output may still come after the command itself has ended: a child of its own may hold the pipe.
 LAST_OUTPUT_S = 0.5
+LOOK_EVERY_S = 0.05
 CHUNK_BYTES = 65_536
 
 
@@ -77,67 +81,106 @@ async def run_command(
     timeout_s: float | None,
     tail_bytes: int,
 ) -> Ending:
-    """Run `argv` to its end. OSError if it cannot be started. Cancelled: the group is ended first."""
+    """Run `argv` to its end. OSError if it cannot be started. Cancelled: the group is ended first.
+
+    Must be called in the thread that lives as long as the worker: the kernel takes the end of the thread that started
+    a process for the end of its parent.
+    """
     began_s = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
-        *_bound_to_us(argv, env, cwd),
-        stdin=PIPE if stdin else DEVNULL,
-        stdout=PIPE,
-        stderr=STDOUT,
-        env=dict(env),
-        cwd=cwd,
-        start_new_session=True,
-    )
+    process = _start(_bound_to_us(argv, env, cwd), env, cwd, stdin)
     tail = Tail(tail_bytes)
+    ended = _ended(process)
     reading = asyncio.ensure_future(_read(process, tail))
-    writing = asyncio.ensure_future(_write(process, stdin))
     timed_out = False
     try:
-        try:
-            await asyncio.wait_for(process.wait(), timeout_s)
-        except TimeoutError:
+        await asyncio.wait([ended], timeout=timeout_s)
+        if not ended.done():
             timed_out = True
-            await _end(process)
+            await _end(process, ended)
         await asyncio.wait([reading], timeout=LAST_OUTPUT_S)
     except asyncio.CancelledError:
-        await _end(process)
+        await _end(process, ended)
         raise
     finally:
         _signal(process, signal.SIGKILL)
-        for task in (reading, writing):
-            task.cancel()
-        await asyncio.gather(reading, writing, return_exceptions=True)
-        process._transport.close()  # type: ignore[attr-defined]  # else a pipe that a stranger holds stays open
-    return Ending(process.returncode or 0, timed_out, tail.read(), tail.total, time.monotonic() - began_s)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    return Ending(ended.result(), timed_out, tail.read(), tail.total, time.monotonic() - began_s)
 
 
-async def _read(process: Process, tail: Tail) -> None:
+def _start(command: Sequence[str], env: Mapping[str, str], cwd: str, stdin: bytes) -> subprocess.Popen[bytes]:
+    # A file without a name as its input: nobody has to wait until it is read.
+    with tempfile.TemporaryFile() if stdin else Path(os.devnull).open("rb") as source:
+        if stdin:
+            source.write(stdin)
+            source.seek(0)
+        # Popen rather than the loop's own way: uvloop lets every open file through that is not marked otherwise.
+        return subprocess.Popen(
+            command,
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+
+
+def _ended(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
+    """Set to the exit code when the process ends. A thread waits for it: event loops differ in how they do."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def tell(code: int) -> None:
+        if not ended.done():
+            ended.set_result(code)
+
+    def wait() -> None:
+        code = process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+            loop.call_soon_threadsafe(tell, code)
+
+    threading.Thread(target=wait, name=f"wait for {process.pid}", daemon=True).start()
+    return ended
+
+
+async def _read(process: subprocess.Popen[bytes], tail: Tail) -> None:
+    """Read what it prints until every holder of the pipe has closed it, or we are cancelled."""
     assert process.stdout is not None
-    while chunk := await process.stdout.read(CHUNK_BYTES):
-        tail.add(chunk)
-
-
-async def _write(process: Process, data: bytes) -> None:
-    if process.stdin is None:
-        return
-    # A command need not read what it is given.
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(data)
-        await process.stdin.drain()
-        process.stdin.close()
-
-
-async def _end(process: Process) -> None:
-    """Ask the group to end, then make it. A second cancellation does not cut the grace short for long."""
-    _signal(process, signal.SIGTERM)
+    stream = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), process.stdout)
     try:
-        await asyncio.wait_for(process.wait(), TERM_GRACE_S)
-    except (TimeoutError, asyncio.CancelledError):
+        while chunk := await stream.read(CHUNK_BYTES):
+            tail.add(chunk)
+    finally:
+        transport.close()
+
+
+async def _end(process: subprocess.Popen[bytes], ended: asyncio.Future[int]) -> None:
+    """Ask the group to end, then make it. A second cancellation ends the grace."""
+    _signal(process, signal.SIGTERM)
+    grace_ends_s = time.monotonic() + TERM_GRACE_S
+    try:
+        while _is_alive(process) and time.monotonic() < grace_ends_s:
+            await asyncio.sleep(LOOK_EVERY_S)
+    finally:
         _signal(process, signal.SIGKILL)
-        await process.wait()
+        await asyncio.wait([ended], timeout=TERM_GRACE_S)
 
 
-def _signal(process: Process, what: signal.Signals) -> None:
+def _is_alive(process: subprocess.Popen[bytes]) -> bool:
+    """Whether anybody is left in the group."""
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody is, under another account
+    return True
+
+
+def _signal(process: subprocess.Popen[bytes], what: signal.Signals) -> None:
     # The command leads its group, and the group keeps its number while anybody is left in it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, what)
