@@ -24,7 +24,6 @@ from pathlib import Path
 TERM_GRACE_S = 5.0
 # How long output may still come after the command itself has ended: a child of its own may hold the pipe.
 LAST_OUTPUT_S = 0.5
-LOOK_EVERY_S = 0.05
 CHUNK_BYTES = 65_536
 
 
@@ -96,10 +95,10 @@ async def run_command(
         await asyncio.wait([ended], timeout=timeout_s)
         if not ended.done():
             timed_out = True
-            await _end(process, ended)
+            await _end(process, ended, reading)
         await asyncio.wait([reading], timeout=LAST_OUTPUT_S)
     except asyncio.CancelledError:
-        await _end(process, ended)
+        await _end(process, ended, reading)
         raise
     finally:
         _signal(process, signal.SIGKILL)
@@ -157,27 +156,17 @@ async def _read(process: subprocess.Popen[bytes], tail: Tail) -> None:
         transport.close()
 
 
-async def _end(process: subprocess.Popen[bytes], ended: asyncio.Future[int]) -> None:
-    """Ask the group to end, then make it. A second cancellation ends the grace."""
+async def _end(process: subprocess.Popen[bytes], ended: asyncio.Future[int], reading: asyncio.Future[None]) -> None:
+    """Ask the group to end, then make it. A second cancellation ends the grace.
+
+    The group is taken for gone when the command has ended and nobody holds the pipe that it printed to.
+    """
     _signal(process, signal.SIGTERM)
-    grace_ends_s = time.monotonic() + TERM_GRACE_S
     try:
-        while _is_alive(process) and time.monotonic() < grace_ends_s:
-            await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.wait([ended, reading], timeout=TERM_GRACE_S)
     finally:
         _signal(process, signal.SIGKILL)
         await asyncio.wait([ended], timeout=TERM_GRACE_S)
-
-
-def _is_alive(process: subprocess.Popen[bytes]) -> bool:
-    """Whether anybody is left in the group."""
-    try:
-        os.killpg(process.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # somebody is, under another account
-    return True
 
 
 def _signal(process: subprocess.Popen[bytes], what: signal.Signals) -> None:
