@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 TERM_GRACE_S = 5.0
 # How long output may still come after the command itself has ended: a child of its own may hold the pipe.
@@ -162,8 +163,9 @@ async def _end(process: subprocess.Popen[bytes], ended: asyncio.Future[int], rea
     The group is taken for gone when the command has ended and nobody holds the pipe that it printed to.
     """
     _signal(process, signal.SIGTERM)
+    both: list[asyncio.Future[Any]] = [ended, reading]
     try:
-        await asyncio.wait([ended, reading], timeout=TERM_GRACE_S)
+        await asyncio.wait(both, timeout=TERM_GRACE_S)
     finally:
         _signal(process, signal.SIGKILL)
         await asyncio.wait([ended], timeout=TERM_GRACE_S)
