@@ -90,7 +90,9 @@ class DispatcherSettings:
         )
         _require(1 <= self.batch_limit <= 5_000, "dispatcher.batch_limit", "must lie within 1 and 5000")
         _require(self.tick_s > 0, "dispatcher.tick_s", "must be above 0")
-        _require(self.term_check_s <= self.adoption_margin_s, "dispatcher.term_check_s", "must not exceed adoption_margin_s")
+        _require(
+            self.term_check_s <= self.adoption_margin_s, "dispatcher.term_check_s", "must not exceed adoption_margin_s"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,8 @@ def check_loopback(listen: str, key: str) -> str:
     """The listen address as it is. Until authentication exists, servers bind loopback only. Raises Invalid."""
     host, _, port = listen.rpartition(":")
     if host not in ("127.0.0.1", "localhost", "[::1]") and not host.startswith("127."):
-        raise Invalid(key, f"{listen!r} is not a loopback address; until authentication exists, servers bind loopback only")
+        rule = "is not a loopback address; until authentication exists, servers bind loopback only"
+        raise Invalid(key, f"{listen!r} {rule}")
     if not port.isdigit() or int(port) > 65_535:
         raise Invalid(key, f"{listen!r} must end with a port")
     return listen

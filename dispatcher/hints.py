@@ -1,4 +1,7 @@
-"""DispatcherService: hints from the control planes. Losing one costs a tick, or a heartbeat for a cancel, never a run."""
+"""DispatcherService: hints from the control planes.
+
+Losing one costs a tick, or for a cancel the time to the next renewal; never a run.
+"""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ class MatchLoop:
 
     def _tell(self) -> None:
         routes, metrics = self._memory.routes, self._runtime.metrics
-        credits = 0
+        free = 0
         for session in self._sessions:
-            credits += session.credits
+            free += session.credits
             session.tell_demand(routes.demand(session) if routes.waiting else 0)
         metrics.set_waiting(routes.waiting, routes.oldest_due_us, routes.without_taker())
-        metrics.set_workers(len(self._sessions), credits)
+        metrics.set_workers(len(self._sessions), free)

@@ -71,7 +71,7 @@ class Ownership:
         opened = [row for row in rows if row.state is TermState.OPEN]
         await self._follow_sql(opened, sent_s)
         if self.draining:
-            await self._give_up([h for h in self._memory.holdings])
+            await self._give_up(list(self._memory.holdings))
             return
         await self._give_away()
         await self._claim(rows, opened)
@@ -88,7 +88,7 @@ class Ownership:
                 log.info("shard %d: term %d is no longer ours", held.shard, held.term)
                 self._memory.drop_term(held.shard, held.term)
                 self._coord.withdraw_owner(held.shard)
-            elif row is not None:
+            elif row is not None and held.key not in self._given_up:
                 held.from_bucket, held.to_bucket = row.from_bucket, row.to_bucket
                 held.proven_s = max(held.proven_s, sent_s)
                 held.acting = True
@@ -146,6 +146,7 @@ class Ownership:
         await self._give_up(leaving)
 
     async def _give_up(self, leaving: Sequence[HeldTerm]) -> None:
+        leaving = [held for held in leaving if held.key not in self._given_up]
         if not leaving:
             return
         for held in leaving:

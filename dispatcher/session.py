@@ -16,7 +16,7 @@ from dispatcher.routes import Route
 
 # Well below gRPC's default limit of 4 MiB for one message; one assignment or result is at most some 300 KB.
 FRAME_BYTES = 1024 * 1024
-# Frames that wait for a slow reader beyond this many items end the stream: the worker reconnects and says what it holds.
+# More items than this waiting for a slow reader end the stream: the worker reconnects and says what it holds.
 MAX_QUEUED_ITEMS = 200_000
 
 

@@ -56,7 +56,7 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
         self._renewals = renewals
         self._tasks = tasks
 
-    async def Connect(  # type: ignore[override]  # grpc.aio serves the read-and-write style too
+    async def Connect(  # type: ignore[override]  # noqa: N802 - grpc.aio serves the read-and-write style too
         self,
         frames: AsyncIterator[pb.WorkerFrame],
         context: Stream,

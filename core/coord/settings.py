@@ -1,4 +1,7 @@
-"""From the process's configuration to what the etcd client and its session are built with. Reads the password's file."""
+"""From the process's configuration to what the etcd client and its session are built with.
+
+Reads the file with the password; nothing else in this room reads files.
+"""
 
 from __future__ import annotations
 
