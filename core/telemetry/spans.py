@@ -149,10 +149,17 @@ def open_pipe(endpoint: str) -> SpanPipe:
 
     The other standard variables (OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _TIMEOUT, …) are read by the exporter.
     """
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_endpoint(endpoint):
         raise Invalid("telemetry.otlp_endpoint", f"{endpoint!r} must look like http://host:4317 or https://host:4317")
     # Loaded only where traces are exported: it costs more than the rest of the telemetry together.
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
     return SpanPipe(OTLPSpanExporter(endpoint=endpoint), target=endpoint)
+
+
+def _is_endpoint(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not match, a port that is no number
+        return False

@@ -2,7 +2,7 @@
 
 The server's spans of a run have ids derived from the run id (core/telemetry/run_traces): no span object lives beside a
 run, and a run that one dispatcher fired and another completed still has one whole trace. Whoever ends the run records
-its root. Built once by each role's main function; called by the dispatcher's loops and by core/telemetry/calls.
+its root. Built once by each role's main function; called by the dispatcher's loops and by the API.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from opentelemetry.util.types import AttributeValue
 from core.config import TelemetrySettings
 from core.states import AttemptOutcome, RunState
 from core.telemetry.run_traces import (
+    Part,
     RunTrace,
     TraceContext,
     attempt_context,
@@ -94,13 +95,13 @@ class Tracing:
         before) until firing began, and span "fire" until its commit."""
         if self._takes(run, spans=2):
             said = {"tidewheel.attempt": attempt, "tidewheel.lateness_ms": max(0, committed_us - due_us) / 1000}
-            self._put_part(run, "due", attempt, (waits_from_us, began_us), said)
-            self._put_part(run, "fire", attempt, (began_us, committed_us), said)
+            self._put_part(run, Part.DUE, attempt, (waits_from_us, began_us), said)
+            self._put_part(run, Part.FIRE, attempt, (began_us, committed_us), said)
 
     def record_dispatch(self, run: RunRef, *, attempt: int, committed_us: int, sent_us: int) -> None:
         """An attempt was sent: span "dispatch" from the commit that made it possible until it left for the worker."""
         if self._takes(run, spans=1):
-            self._put_part(run, "dispatch", attempt, (committed_us, sent_us), {"tidewheel.attempt": attempt})
+            self._put_part(run, Part.DISPATCH, attempt, (committed_us, sent_us), {"tidewheel.attempt": attempt})
 
     def record_attempt(
         self,
@@ -165,20 +166,23 @@ class Tracing:
         self,
         here: TraceContext,
         parent: TraceContext | None,
-        method: str,
-        code: str,
-        *,
+        name: str,
         began_us: int,
         ended_us: int,
+        code: str,
         flawed: bool,
     ) -> None:
-        """An API call ended: its server span. `method` is /package.Service/Method, `code` the name of a gRPC status."""
-        if self._pipe is None or not here.sampled or not self._pipe.has_room(1):
+        """An API call ended: its server span. `name` is package.Service/Method, `code` the name of a gRPC status.
+
+        It is kept if its caller keeps the trace; a call that begins a trace of its own is sampled as runs are.
+        """
+        sampled = here.sampled if parent else is_sampled(here.trace_id, self.sample_ratio)
+        if self._pipe is None or not sampled or not self._pipe.has_room(1):
             return
-        service, _, name = method.lstrip("/").partition("/")
-        said = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name, "rpc.grpc.status_code": code}
-        status = _status(flawed, code)
-        self._put(method.lstrip("/"), here, parent, (began_us, ended_us), said, kind=SpanKind.SERVER, status=status)
+        service, _, method = name.rpartition("/")
+        said = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, "rpc.grpc.status_code": code}
+        kept = TraceContext(here.trace_id, here.span_id, sampled=True)
+        self._put(name, kept, parent, (began_us, ended_us), said, kind=SpanKind.SERVER, status=_status(flawed, code))
 
     def close(self, limit_s: float) -> bool:
         """Send what waits within `limit_s`, then give up; true when all was sent. It blocks: call it at the very end,
@@ -195,11 +199,11 @@ class Tracing:
         return TraceContext(trace.trace_id, trace.root_span_id, trace.sampled)
 
     def _put_part(
-        self, run: RunRef, name: str, attempt: int, span_us: tuple[int, int], said: Mapping[str, AttributeValue]
+        self, run: RunRef, part: Part, attempt: int, span_us: tuple[int, int], said: Mapping[str, AttributeValue]
     ) -> None:
         root = self._root(run)
-        here = TraceContext(root.trace_id, span_id(run.run_id, name, attempt), root.sampled)
-        self._put(name, here, root, span_us, {**_attributes(run), **said})
+        here = TraceContext(root.trace_id, span_id(run.run_id, part, attempt), root.sampled)
+        self._put(part.name.lower(), here, root, span_us, {**_attributes(run), **said})
 
     def _put(
         self,
