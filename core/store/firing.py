@@ -65,10 +65,9 @@ _END = """acted AS (
     )"""
 
 # Everything below follows from the consumed rows. A job with overlap SKIP gets no run while one of its runs is open:
-# the recent ones are found by the shard's open-from mark, the long-lived ones stand in open_runs; a trigger that is not yet
-# due does not count. (Scalar sub-selects:
-# for EXISTS the planner chose a bitmap scan a row.) A conflict on the run id is an occurrence that has its run already:
-# the due row moves on all the same (rule 9).
+# the recent ones are found by the shard's open-from mark, the long-lived ones stand in open_runs; a trigger that is not
+# yet due does not count. (Scalar sub-selects: for EXISTS the planner chose a bitmap scan a row.) A conflict on the run
+# id is an occurrence that has its run already: the due row moves on all the same (rule 9).
 _RUNS = """busy AS (
       SELECT i.ord
       FROM acted a JOIN item i ON i.ord = a.ord
