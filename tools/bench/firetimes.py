@@ -11,29 +11,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from statistics import median
+from dataclasses import asdict
 from time import perf_counter
 
 from core.clock import US_PER_S
 from core.enumerator import Enumerator
 from core.schedule import Schedule
 from core.zones import use_pinned_tzdata, zone_table
+from tools.bench.figures import Figure, figure
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Santiago")
 START_US = 1_767_225_600 * US_PER_S  # 2026-01-01
 ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One line of build/bench.json; `runs` are the single results, `value` their median."""
-
-    name: str
-    value: float
-    unit: str
-    runs: list[float]
-    detail: str
 
 
 def distinct_texts(count: int) -> list[str]:
@@ -56,7 +45,7 @@ def measure(name: str, detail: str, count: int, case: Callable[[], None]) -> Fig
         started = perf_counter()
         case()
         runs.append(round(count / (perf_counter() - started)))
-    return Figure(name, median(runs), "1/s", [float(run) for run in runs], detail)
+    return figure(name, "1/s", runs, detail)
 
 
 def shared() -> Figure:
@@ -98,12 +87,16 @@ def read_distinct() -> Figure:
     return measure("schedule_read_distinct_per_s", "JSON to first occurrence, 5,000 schedules", len(texts), case)
 
 
-def main() -> None:
+def all_cases() -> list[Figure]:
+    """The three figures."""
     use_pinned_tzdata()
     for name in ZONES:
         zone_table(name)
-    figures = [asdict(case()) for case in (shared, distinct, read_distinct)]
-    json.dump(figures, sys.stdout, indent=2)
+    return [shared(), distinct(), read_distinct()]
+
+
+def main() -> None:
+    json.dump([asdict(each) for each in all_cases()], sys.stdout, indent=2)
     sys.stdout.write("\n")
 
 

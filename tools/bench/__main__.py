@@ -1,0 +1,84 @@
+"""`make bench`: runs the cases named by CASES (all without it), prints a table, writes build/bench.json.
+
+BENCH_SCALE shrinks (or grows) the amounts. Exit 1 when a case lost, doubled or ran early: then it has no figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tools.bench import cases, firetimes
+from tools.bench.figures import Figure
+from tools.bench.system import CaseFailed
+
+SystemCase = Callable[[float], Coroutine[Any, Any, list[Figure]]]
+
+SYSTEM_CASES: dict[str, SystemCase] = {
+    "throughput": cases.throughput,
+    "lateness": cases.lateness,
+    "takeover": cases.takeover,
+}
+OUTPUT = Path("build/bench.json")
+
+
+def machine() -> str:
+    """What these figures were measured on."""
+    model = "unknown processor"
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return (
+        f"{os.cpu_count()} cores, {model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    )
+
+
+def show(console: Console, figures: list[Figure]) -> None:
+    """The table: median, least and greatest of the rounds."""
+    table = Table(title=machine(), title_justify="left")
+    table.add_column("case")
+    for heading in ("median", "min", "max"):
+        table.add_column(heading, justify="right")
+    table.add_column("unit")
+    for each in figures:
+        table.add_row(each.name, f"{each.value:,.1f}", f"{min(each.runs):,.1f}", f"{max(each.runs):,.1f}", each.unit)
+    console.print(table)
+
+
+def main() -> int:
+    console = Console()
+    wanted = [name for name in os.environ.get("CASES", "").split(",") if name] or [*SYSTEM_CASES, "firetimes"]
+    unknown = [name for name in wanted if name not in SYSTEM_CASES and name != "firetimes"]
+    if unknown:
+        console.print(f"no such case: {', '.join(unknown)}; there are {', '.join([*SYSTEM_CASES, 'firetimes'])}")
+        return 2
+    scale = float(os.environ.get("BENCH_SCALE", "1"))
+    figures: list[Figure] = []
+    failed = False
+    for name in wanted:
+        console.print(f"running {name} ...")
+        try:
+            figures += firetimes.all_cases() if name == "firetimes" else asyncio.run(SYSTEM_CASES[name](scale))
+        except CaseFailed as error:
+            console.print(f"[red]{name} failed:[/red] {error}")
+            failed = True
+    show(console, figures)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(json.dumps([asdict(each) for each in figures], indent=2) + "\n")
+    console.print(f"written to {OUTPUT}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""The system under measurement: real servers, two control planes, two dispatchers, two worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from core.store.migrations import migrate
+from tools.bench.load import US, Expected, Loader, one_offs
+from tools.fleet import Fleet, Member, until_served
+from tools.servers.embedded import Backing
+from tools.servers.process import Child, start_child
+
+SLOTS = 1_000
+_DONE_POLL_S = 0.25
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a handler, as its worker saw it."""
+
+    run_id: str
+    attempt: int
+    due_us: int
+    started_us: int
+
+    @property
+    def late_ms(self) -> float:
+        return (self.started_us - self.due_us) / 1000
+
+
+class CaseFailed(Exception):
+    """The system lost, doubled or ran early, or did not finish: its figures mean nothing."""
+
+
+class System:
+    """A fleet with no-op workers, for one case."""
+
+    def __init__(self) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="tidewheel-bench-"))
+        self._backing = Backing(self._home / "data")
+        self._workers: list[tuple[Child, Path]] = []
+        self.dispatchers: list[Member] = []
+
+    def __enter__(self) -> System:
+        self._backing.__enter__()
+        self.fleet = Fleet(self._backing, self._home / "logs", {"TIDEWHEEL_TELEMETRY_LOG_LEVEL": "warning"})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for child, _ in self._workers:
+            child.stop()
+        self.fleet.stop()
+        self._backing.__exit__(kind, error, trace)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    @property
+    def loader(self) -> Loader:
+        return Loader(self._backing.database_url)
+
+    async def start(self) -> None:
+        """Start every process and wait until all shards are owned and every worker is connected."""
+        await migrate(self._backing.database_url)
+        for number in (1, 2):
+            self.fleet.start_control_plane(f"controlplane-{number}")
+        for number in (1, 2):
+            self.dispatchers.append(self.fleet.start_dispatcher(f"dispatcher-{number}"))
+        await until_served(self.fleet, dispatchers=2)
+        for number in (1, 2):
+            self._start_worker(number)
+        await self._warm_up()
+
+    async def _warm_up(self) -> None:
+        """A thousand runs through every shard and both workers, unmeasured."""
+        now_us = time.time_ns() // 1000
+        expected = await self.loader.load(one_offs(1_000, now_us + US, US), now_us=now_us, prefix="warm")
+        await self.finish(expected, within_s=60)
+
+    def _start_worker(self, number: int) -> None:
+        log = self._home / f"starts-{number}.txt"
+        child = start_child(
+            f"noop-worker-{number}",
+            [sys.executable, "-m", "tools.bench.noop_worker", str(log), str(SLOTS)],
+            log=self._home / "logs" / f"noop-worker-{number}.log",
+            env={"TIDEWHEEL_ADDRESS": self.fleet.addresses, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            death_signal=signal.SIGKILL,
+        )
+        self._workers.append((child, log))
+
+    async def finish(self, expected: Expected, *, within_s: float) -> None:
+        """Wait until every owed run has ended."""
+        deadline_s = time.monotonic() + within_s
+        while (missing := await self.loader.count_open(expected)) > 0:
+            if time.monotonic() > deadline_s:
+                raise CaseFailed(f"{missing} of {len(expected.due_us)} runs had not ended after {within_s:.0f} s")
+            self.fleet.check()
+            await asyncio.sleep(_DONE_POLL_S)
+
+    async def starts(self, expected: Expected, *, doubles_explained: bool = False) -> list[Start]:
+        """What the workers saw of the owed runs; raises CaseFailed for a lost, doubled or early one.
+
+        `doubles_explained`: the case killed somebody, so that a second attempt of a run is no fault of its own.
+        """
+        found: list[Start] = []
+        for child, log in self._workers:
+            log.unlink(missing_ok=True)
+            child.process.send_signal(signal.SIGUSR1)
+            deadline_s = time.monotonic() + 30
+            while not log.exists():
+                if time.monotonic() > deadline_s:
+                    raise CaseFailed("a worker did not write its log")
+                await asyncio.sleep(0.05)
+            for line in log.read_text().splitlines():
+                run_id, attempt, _, started_us = line.split()
+                if run_id in expected.due_us:
+                    found.append(Start(run_id, int(attempt), expected.due_us[run_id], int(started_us)))
+        _judge(found, expected, doubles_explained=doubles_explained)
+        return found
+
+
+def _judge(found: list[Start], expected: Expected, *, doubles_explained: bool) -> None:
+    lost = expected.due_us.keys() - {start.run_id for start in found}
+    early = [start for start in found if start.started_us < start.due_us]
+    doubled = len({(start.run_id, start.attempt) for start in found}) < len(found)
+    repeated = len(found) - len(expected.due_us) + len(lost)
+    if lost or early or doubled or (repeated and not doubles_explained):
+        raise CaseFailed(
+            f"lost {len(lost)}, early {len(early)}, started more than once {repeated} of {len(expected.due_us)} runs"
+        )
