@@ -240,17 +240,22 @@ class Tracing:
 def start_tracing(
     settings: TelemetrySettings, *, role: str, instance: str, environ: Mapping[str, str] = os.environ
 ) -> Tracing:
-    """Tracing of one process: to the endpoint of the settings, else of OTEL_EXPORTER_OTLP_(TRACES_)ENDPOINT, else off.
+    """Tracing of one process, on if there is an endpoint.
 
     `role` becomes part of service.name, `instance` is service.instance.id. Raises Invalid for an endpoint that is none.
     """
-    endpoint = (
+    endpoint = endpoint_of(settings, environ)
+    resource = Resource.create({"service.name": f"tidewheel-{role}", "service.instance.id": instance})
+    return Tracing(open_pipe(endpoint) if endpoint else None, resource, settings.trace_sample_ratio)
+
+
+def endpoint_of(settings: TelemetrySettings, environ: Mapping[str, str]) -> str:
+    """The collector's URL: that of the settings, else of OTEL_EXPORTER_OTLP_(TRACES_)ENDPOINT; empty: do not trace."""
+    return (
         settings.otlp_endpoint
         or environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
         or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     )
-    resource = Resource.create({"service.name": f"tidewheel-{role}", "service.instance.id": instance})
-    return Tracing(open_pipe(endpoint) if endpoint else None, resource, settings.trace_sample_ratio)
 
 
 def _attributes(run: RunRef) -> dict[str, AttributeValue]:

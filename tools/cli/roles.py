@@ -93,6 +93,7 @@ def worker_exec(
     debug: DebugOption = False,
 ) -> None:
     """Run shell commands as jobs (handler `exec`). Off unless worker.exec_enabled is set."""
+    from core.telemetry.handler_spans import export_handler_spans
     from tools.cli.settings import control_plane_address
     from tools.exec_worker import serve
 
@@ -100,7 +101,11 @@ def worker_exec(
     if settings.worker.exec_enabled and os.geteuid() == 0:
         print("tidewheel: commands of jobs run as root; use a user of their own where that matters", file=sys.stderr)
     _set_up_logging(settings, "worker")
-    serve(control_plane_address(address), settings.worker, namespace=namespace)
+    spans = export_handler_spans(settings.telemetry, role="worker", instance=f"exec-{os.getpid()}")
+    try:
+        serve(control_plane_address(address), settings.worker, namespace=namespace)
+    finally:
+        spans.close(settings.telemetry.flush_limit_s)
 
 
 def migrate(
