@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import typer
 
 from tools.cli.commands import DebugOption
 from tools.cli.exits import ExitCode, Failure, usage
+from tools.ending import Told, ending_by_signals
 
 if TYPE_CHECKING:
     from tools.fleet import Fleet
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 7233
 LOOK_EVERY_S = 0.2
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Told(BaseException):
-    """A signal asked us to end."""
 
 
 def register(app: typer.Typer) -> None:
@@ -99,26 +94,6 @@ def _announce(fleet: Fleet, workers: int) -> None:
     if fleet.addresses != f"127.0.0.1:{DEFAULT_PORT}":
         print(f"export TIDEWHEEL_ADDRESS={fleet.addresses}")
     print(f"ready: control plane at {fleet.addresses}; Ctrl-C stops everything", flush=True)
-
-
-@contextmanager
-def ending_by_signals() -> Iterator[None]:
-    """Whatever asks us to end raises Told in the main thread, so that everything that was started is stopped.
-
-    Once: stopping is bounded, and must not be left half done because somebody is impatient.
-    """
-
-    def tell(number: int, frame: object) -> None:
-        for ending in ENDING_SIGNALS:
-            signal.signal(ending, signal.SIG_IGN)
-        raise Told(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, tell) for number in ENDING_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
