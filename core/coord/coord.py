@@ -43,6 +43,7 @@ class EtcdCoord:
         self._mirror = Mirror(self._client, self._layout.prefix, clock, self.tasks)
         self._election = Election(self._client, self._session, self._mirror, self._layout.election, clock, self.tasks)
         self._view = ViewOfMirror(self._mirror, self._layout)
+        self._server_version = ""
         self._subscribers: dict[Wake, tuple[Listener, ...]] = {}
         self._mirror.on_reset(self._session.keys.verify)
         self._mirror.on_change(self._heal_lost_keys)
@@ -66,6 +67,10 @@ class EtcdCoord:
     @property
     def session_losses(self) -> int:
         return self._session.losses
+
+    @property
+    def server_version(self) -> str:
+        return self._server_version
 
     def members(self) -> Mapping[str, Member]:
         return MappingProxyType(self._view.now().members)
@@ -155,11 +160,12 @@ class EtcdCoord:
         notice, backoff = Notice(log, "asking for etcd's version"), self._client.backoff()
         while True:
             try:
-                found = versions.complaint(await self._client.server_version())
+                self._server_version = await self._client.server_version()
                 break
             except TidewheelError as error:
                 notice.failed(error)
                 await backoff.wait()
+        found = versions.complaint(self._server_version)
         if found is not None:
             log.warning("%s", found)
 

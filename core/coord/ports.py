@@ -109,6 +109,11 @@ class DispatcherCoord(CoordView, Protocol):
 class LeaderCoord(CoordView, Protocol):
     """What a control plane replica does."""
 
+    @property
+    def server_version(self) -> str:
+        """The version of the etcd that answered first; empty until one did."""
+        ...
+
     async def campaign(self, info: LeaderInfo) -> Leadership:
         """Wait until this replica leads, through any outage of etcd."""
         ...

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 _PROBE_S = 1.0
 _SUSPECT_PROBE_S = 0.1
+_SILENCE_S = 3.0
 
 
 class ClockProbe:
@@ -23,6 +24,15 @@ class ClockProbe:
     def __init__(self, database: Database, clock: DatabaseClock) -> None:
         self._database = database
         self._clock = clock
+        self._read_s: float | None = None
+
+    @property
+    def silence(self) -> str:
+        """Why the database counts as away: it did not answer for a while. Empty when it did."""
+        if self._read_s is None:
+            return "the database has not answered yet"
+        silent_s = self._clock.monotonic_s() - self._read_s
+        return f"the database has not answered for {silent_s:.0f} s" if silent_s > _SILENCE_S else ""
 
     async def begin(self, looks: int = 5) -> None:
         """The first looks, before anything is decided by the clock. Raises Unavailable."""
@@ -47,3 +57,4 @@ class ClockProbe:
     async def step(self) -> None:
         """One look."""
         self._clock.observe(await self._database.read_clock())
+        self._read_s = self._clock.monotonic_s()

@@ -1,0 +1,217 @@
+"""AdminService: who owns what, under which term, and what needs an operator's eye."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import grpc
+from tidewheel.v1 import admin_service_pb2, admin_service_pb2_grpc
+
+from controlplane.api.calls import Calls, Origin
+from controlplane.api.decode_schedule import timestamp
+from controlplane.leader import Seat
+from controlplane.planner import newest_terms
+from core.clock import US_PER_S, DatabaseClock
+from core.coord.layout import Member
+from core.coord.ports import LeaderCoord
+from core.errors import Invalid
+from core.fence import TermRow
+from core.states import TermState
+from core.store.cluster import Cluster
+from core.store.database import Database
+from core.store.marks import MarkKeeper, Marks
+from core.store.terms import Terms
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+SERVICE = "tidewheel.v1.AdminService"
+_TERM_STATES = {
+    TermState.OPEN: admin_service_pb2.TERM_STATE_OPEN,
+    TermState.CLOSED: admin_service_pb2.TERM_STATE_CLOSED,
+    TermState.VOID: admin_service_pb2.TERM_STATE_VOID,
+}
+# A watermark this far behind means that due rows wait for their dispatcher, or that their bucket cannot be finished.
+_LAGGING_S = 60.0
+_DISTRIBUTION = "tidewheel-server"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """This process: who it is, and which cluster and time zone data it works with."""
+
+    replica_id: str
+    cluster: Cluster
+    tzdata_version: str
+
+
+class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
+    """Reads etcd's picture, SQL's truth and, on the leader, the reports."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        replica: Replica,
+        coord: LeaderCoord,
+        database: Database,
+        clock: DatabaseClock,
+        seat: Seat,
+    ) -> None:
+        self._calls = calls
+        self._replica = replica
+        self._coord = coord
+        self._database = database
+        self._clock = clock
+        self._seat = seat
+        self._terms = Terms(database)
+        self._marks = MarkKeeper(database, owner="")
+
+    async def ListDispatchers(
+        self, request: admin_service_pb2.ListDispatchersRequest, context: Context
+    ) -> admin_service_pb2.ListDispatchersResponse:
+        return await self._calls.answer(f"/{SERVICE}/ListDispatchers", request, context, self._list_dispatchers)
+
+    async def ListShards(
+        self, request: admin_service_pb2.ListShardsRequest, context: Context
+    ) -> admin_service_pb2.ListShardsResponse:
+        return await self._calls.answer(f"/{SERVICE}/ListShards", request, context, self._list_shards)
+
+    async def GetClusterStatus(
+        self, request: admin_service_pb2.GetClusterStatusRequest, context: Context
+    ) -> admin_service_pb2.ClusterStatus:
+        return await self._calls.answer(f"/{SERVICE}/GetClusterStatus", request, context, self._status)
+
+    async def _list_dispatchers(
+        self, request: admin_service_pb2.ListDispatchersRequest, origin: Origin
+    ) -> admin_service_pb2.ListDispatchersResponse:
+        members = self._coord.members()
+        held = _holdings(newest_terms(await self._all_terms()))
+        return admin_service_pb2.ListDispatchersResponse(
+            dispatchers=[
+                self._dispatcher(dispatcher_id, members.get(dispatcher_id), held[dispatcher_id])
+                for dispatcher_id in sorted({*members, *held})
+            ]
+        )
+
+    async def _list_shards(
+        self, request: admin_service_pb2.ListShardsRequest, origin: Origin
+    ) -> admin_service_pb2.ListShardsResponse:
+        if not request.HasField("shard"):
+            rows = await self._all_terms()
+            marks = await self._marks.read(list(self._replica.cluster.shards))
+            opened = [row for row in rows if row.state is TermState.OPEN]
+            return admin_service_pb2.ListShardsResponse(
+                shards=[
+                    self._shard(shard, [row for row in opened if row.shard == shard], marks.get(shard))
+                    for shard in self._replica.cluster.shards
+                ]
+            )
+        if request.shard not in self._replica.cluster.shards:
+            raise Invalid("shard", f"must lie within 0 and {self._replica.cluster.shard_count - 1}")
+        history = await self._terms.history(request.shard)
+        marks = await self._marks.read([request.shard])
+        return admin_service_pb2.ListShardsResponse(
+            shards=[self._shard(request.shard, history, marks.get(request.shard))]
+        )
+
+    async def _status(
+        self, request: admin_service_pb2.GetClusterStatusRequest, origin: Origin
+    ) -> admin_service_pb2.ClusterStatus:
+        cluster, leader, members = self._replica.cluster, self._coord.leader(), self._coord.members()
+        newest = newest_terms(await self._all_terms())
+        owned = sum(1 for row in newest.values() if row.state is TermState.OPEN and row.owner in members)
+        marks = await self._marks.read(list(cluster.shards))
+        return admin_service_pb2.ClusterStatus(
+            version=_version(),
+            database=self._database.version.split(" on ")[0].split(" (")[0],
+            database_isolation=self._database.config.wanted_isolation,
+            etcd_version=self._coord.server_version,
+            tzdata_version=self._replica.tzdata_version,
+            shard_count=cluster.shard_count,
+            bucket_width_ms=cluster.scale.width_ms,
+            leader=leader.replica_id if leader else "",
+            leader_address=leader.address if leader else "",
+            replica=self._replica.replica_id,
+            dispatchers=len(members),
+            owned_shards=owned,
+            unowned_shards=cluster.shard_count - owned,
+            problems=list(self._problems(cluster.shard_count - owned, marks)),
+        )
+
+    async def _all_terms(self) -> list[TermRow]:
+        return await self._terms.newest(list(self._replica.cluster.shards))
+
+    def _dispatcher(self, dispatcher_id: str, member: Member | None, shards: int) -> admin_service_pb2.Dispatcher:
+        load = None if self._seat.membership is None else self._seat.membership.load_of(dispatcher_id)
+        message = admin_service_pb2.Dispatcher(
+            dispatcher_id=dispatcher_id,
+            shards=shards,
+            fires_per_second=load.fires_per_second if load else 0.0,
+            open_runs=load.open_runs if load else 0,
+            waiting_runs=load.waiting_runs if load else 0,
+            alive=member is not None,
+        )
+        if member is not None:
+            message.address, message.metrics_address = member.address, member.metrics_address
+            message.start_time.CopyFrom(timestamp(member.started_us))
+        return message
+
+    def _shard(self, shard: int, terms: list[TermRow], marks: Marks | None) -> admin_service_pb2.Shard:
+        owned = [row for row in terms if row.state is TermState.OPEN]
+        message = admin_service_pb2.Shard(shard=shard, terms=[_term(row) for row in terms])
+        if owned:
+            message.dispatcher_id, message.term = owned[-1].owner, owned[-1].term
+        if marks is not None:
+            message.watermark, message.floor = marks.watermark, marks.floor
+            message.watermark_lag_s = self._lag_s(marks)
+        return message
+
+    def _lag_s(self, marks: Marks) -> float:
+        return (self._clock.now_us() - self._replica.cluster.scale.start_us(marks.watermark)) / US_PER_S
+
+    def _problems(self, unowned: int, marks: Mapping[int, Marks]) -> Iterable[str]:
+        if not self._coord.reachable:
+            yield "etcd does not answer this replica: owners go on, but nothing can move"
+        if self._coord.leader() is None:
+            yield "no control plane leads: dead dispatchers are not replaced"
+        if not self._coord.members():
+            yield "no dispatcher is alive: nothing is fired"
+        if unowned:
+            yield f"{unowned} shards have no live owner"
+        lagging = {shard: lag_s for shard, each in marks.items() if (lag_s := self._lag_s(each)) > _LAGGING_S}
+        if lagging:
+            worst = max(lagging, key=lambda shard: lagging[shard])
+            yield f"{len(lagging)} shards lag behind, the worst is shard {worst} by {lagging[worst]:.0f} s"
+        missing = self._replica.cluster.shard_count - len(marks)
+        if missing:
+            yield f"{missing} shards have no floor or watermark: the cluster's rows are incomplete"
+        if self._clock.holding:
+            yield "the database's clock may have jumped: this replica holds on to the old time"
+
+
+def _holdings(newest: Mapping[int, TermRow]) -> Counter[str]:
+    return Counter(row.owner for row in newest.values() if row.state is TermState.OPEN)
+
+
+def _term(row: TermRow) -> admin_service_pb2.Term:
+    message = admin_service_pb2.Term(
+        term=row.term,
+        dispatcher_id=row.owner,
+        from_bucket=row.from_bucket,
+        state=_TERM_STATES[row.state],
+        open_time=timestamp(row.opened_us),
+        reason=row.reason,
+    )
+    if row.has_end:
+        message.to_bucket = row.to_bucket
+    return message
+
+
+def _version() -> str:
+    try:
+        return metadata.version(_DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "source tree"

@@ -1,0 +1,64 @@
+"""DiscoveryService: tells workers where the dispatchers are, as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from tidewheel.v1 import discovery_service_pb2, discovery_service_pb2_grpc
+
+from core.clock import Clock
+from core.coord.ports import CoordView
+from core.tasks import Wake
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+SERVICE = "tidewheel.v1.DiscoveryService"
+# How long a lost hint can matter.
+_TICK_S = 2.0
+
+
+class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
+    """Shows the live dispatchers as etcd was last seen; an etcd that is away changes nothing."""
+
+    def __init__(self, coord: CoordView, clock: Clock) -> None:
+        self._coord = coord
+        self._clock = clock
+        self._streams: set[Wake] = set()
+        self._closing = False
+
+    def close(self) -> None:
+        """End every stream, so that their workers turn to another replica."""
+        self._closing = True
+        for wake in self._streams:
+            wake.set()
+
+    async def WatchDispatchers(
+        self, request: discovery_service_pb2.WatchDispatchersRequest, context: Context
+    ) -> AsyncIterator[discovery_service_pb2.DispatcherList]:
+        """Nothing is sent before etcd was read once: an empty list would send every worker away."""
+        wake = Wake()
+        told: discovery_service_pb2.DispatcherList | None = None
+        self._coord.subscribe(wake)
+        self._streams.add(wake)
+        try:
+            while not self._closing:
+                present = self._present()
+                if self._coord.synced and present != told:
+                    told = present
+                    yield present
+                await wake.wait(self._clock, _TICK_S)
+        finally:
+            self._streams.discard(wake)
+            self._coord.unsubscribe(wake)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "this replica is shutting down")
+
+    def _present(self) -> discovery_service_pb2.DispatcherList:
+        members = sorted(self._coord.members().values(), key=lambda member: member.dispatcher_id)
+        return discovery_service_pb2.DispatcherList(
+            dispatchers=[
+                discovery_service_pb2.DispatcherAddress(dispatcher_id=member.dispatcher_id, address=member.address)
+                for member in members
+            ]
+        )

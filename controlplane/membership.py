@@ -1,0 +1,181 @@
+"""Who is alive, as one leader sees it during one tenure: etcd's members, and the report streams that it receives.
+
+A dispatcher is suspected after it missed reports, or when its broken stream did not come back; either makes the leader
+order a takeover, which costs a move if it was wrong, never a double run. A dispatcher that lost its etcd session but
+goes on reporting keeps its shards and gets no new ones. A leader that was held up itself suspects nobody for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from core.clock import Clock
+from core.config import ControlPlaneSettings
+from core.coord.layout import Member
+from core.tasks import Wake
+
+# A dispatcher that was never heard of in this tenure has so long to find the new leader, or to appear in etcd.
+_FIRST_WORD_GRACE_S = 3.0
+# Between two looks; a longer gap was a pause of this process, or of its machine.
+LOOK_EVERY_S = 0.1
+_PAUSE_S = 0.5
+# A crowd that never stops joining is placed all the same.
+_LONGEST_SETTLE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a dispatcher last reported of itself."""
+
+    fires_per_second: float
+    open_runs: int
+    waiting_runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The judgement at one moment, over dispatcher ids.
+
+    `eligible` may get shards, `keepers` may keep theirs, `leaving` are to lose them in order, `suspects` at once. While
+    `settling`, somebody who was never heard of is given the benefit of the doubt.
+    """
+
+    eligible: frozenset[str]
+    keepers: frozenset[str]
+    leaving: frozenset[str]
+    suspects: frozenset[str]
+    settling: bool
+
+    def may_keep(self, dispatcher_id: str) -> bool:
+        """Whether shards of this owner stay where they are."""
+        return dispatcher_id in self.keepers or (self.settling and not self._knows(dispatcher_id))
+
+    def is_gone(self, dispatcher_id: str) -> bool:
+        """Whether shards of this owner may be taken without waiting for it."""
+        return dispatcher_id in self.suspects or (not self.settling and not self._knows(dispatcher_id))
+
+    def _knows(self, dispatcher_id: str) -> bool:
+        return any(dispatcher_id in group for group in (self.keepers, self.leaving, self.suspects))
+
+
+@dataclass(slots=True)
+class _Seen:
+    first_s: float
+    settled: bool = False
+    reported_s: float | None = None
+    broken_s: float | None = None
+    streams: int = 0
+    draining: bool = False
+    suspected: bool = False
+    load: Load = Load(0.0, 0, 0)
+
+
+class Membership:
+    """One tenure's view. `wake` is set when somebody's report changes the picture."""
+
+    def __init__(self, settings: ControlPlaneSettings, clock: Clock, wake: Wake) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._wake = wake
+        self._began_s = clock.monotonic_s()
+        self._looked_s = self._began_s
+        self._seen: dict[str, _Seen] = {}
+        self.suspicions = 0
+
+    # --- what the report streams say -------------------------------------------------------------------------------
+
+    def stream_opened(self, dispatcher_id: str) -> None:
+        """A report stream of this dispatcher began."""
+        self._of(dispatcher_id).streams += 1
+
+    def report(self, dispatcher_id: str, load: Load, *, draining: bool) -> None:
+        """A report came."""
+        seen = self._of(dispatcher_id)
+        news = seen.suspected or seen.draining is not draining
+        if seen.suspected:
+            # Back again: like somebody who joins, it first has to stay.
+            seen.suspected, seen.settled, seen.first_s = False, False, self._clock.monotonic_s()
+        seen.reported_s, seen.broken_s = self._clock.monotonic_s(), None
+        seen.load, seen.draining = load, draining
+        if news:
+            self._wake.set()
+
+    def stream_closed(self, dispatcher_id: str) -> None:
+        """A report stream of this dispatcher ended, however it ended."""
+        seen = self._of(dispatcher_id)
+        seen.streams -= 1
+        if seen.streams <= 0:
+            seen.broken_s = self._clock.monotonic_s()
+
+    def load_of(self, dispatcher_id: str) -> Load | None:
+        """The newest report, or None."""
+        seen = self._seen.get(dispatcher_id)
+        return None if seen is None or seen.reported_s is None else seen.load
+
+    # --- the judgement ---------------------------------------------------------------------------------------------
+
+    def look(self, members: Mapping[str, Member], owners: Collection[str]) -> Roster:
+        """Judge everybody now. `members` are etcd's, `owners` those who own shards by SQL."""
+        now_s = self._clock.monotonic_s()
+        self._forgive(now_s)
+        for dispatcher_id in members:
+            self._of(dispatcher_id)
+        self._settle(now_s, owners)
+        for seen in self._seen.values():
+            if not seen.suspected and self._is_silent(seen, now_s):
+                seen.suspected = True
+                self.suspicions += 1
+        self._forget(members, owners)
+        well = {each for each, seen in self._seen.items() if not seen.suspected and not seen.draining}
+        return Roster(
+            eligible=frozenset(each for each in well if each in members and self._seen[each].settled),
+            keepers=frozenset(well),
+            leaving=frozenset(each for each, seen in self._seen.items() if seen.draining and not seen.suspected),
+            suspects=frozenset(each for each, seen in self._seen.items() if seen.suspected),
+            settling=now_s - self._began_s < _FIRST_WORD_GRACE_S,
+        )
+
+    def _of(self, dispatcher_id: str) -> _Seen:
+        return self._seen.setdefault(dispatcher_id, _Seen(self._clock.monotonic_s()))
+
+    def _forgive(self, now_s: float) -> None:
+        """Reports that could not be read while this process stood still were not missed by their senders."""
+        gap_s, self._looked_s = now_s - self._looked_s, now_s
+        if gap_s < _PAUSE_S:
+            return
+        self._began_s += gap_s
+        for seen in self._seen.values():
+            seen.first_s += gap_s
+            if seen.reported_s is not None:
+                seen.reported_s = min(now_s, seen.reported_s + gap_s)
+            if seen.broken_s is not None:
+                seen.broken_s = min(now_s, seen.broken_s + gap_s)
+
+    def _settle(self, now_s: float, owners: Collection[str]) -> None:
+        """Those who own shards have joined long ago; new ones are placed together, when no more of them come."""
+        joining = []
+        for dispatcher_id, seen in self._seen.items():
+            if not seen.settled and dispatcher_id in owners and seen.reported_s is not None:
+                seen.settled = True
+            elif not seen.settled and not seen.suspected:
+                joining.append(seen)
+        if not joining:
+            return
+        newest_s, oldest_s = max(seen.first_s for seen in joining), min(seen.first_s for seen in joining)
+        if now_s - newest_s >= self._settings.join_settle_s or now_s - oldest_s >= _LONGEST_SETTLE_S:
+            for seen in joining:
+                seen.settled = True
+
+    def _is_silent(self, seen: _Seen, now_s: float) -> bool:
+        if seen.reported_s is None:
+            return now_s - max(seen.first_s, self._began_s) > _FIRST_WORD_GRACE_S
+        if seen.broken_s is not None and now_s - seen.broken_s > self._settings.broken_stream_grace_s:
+            return True
+        return now_s - seen.reported_s > self._settings.missed_reports * self._settings.report_interval_s
+
+    def _forget(self, members: Mapping[str, Member], owners: Collection[str]) -> None:
+        """Who neither lives, owns nor speaks is history."""
+        for dispatcher_id in [each for each, seen in self._seen.items() if seen.suspected and seen.streams <= 0]:
+            if dispatcher_id not in members and dispatcher_id not in owners:
+                del self._seen[dispatcher_id]

@@ -1,0 +1,295 @@
+"""One control-plane replica: the only place where its parts are built, started and stopped.
+
+Called by `tidewheel controlplane`. The port opens first, refusing calls until the database has answered; etcd is waited
+for by nobody: without it the API serves all the same, and only the leader's duties rest. The end goes the other way
+round: the leadership is given up, calls under way end, the lease is revoked, telemetry comes last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+import grpc
+from tidewheel.v1 import (
+    admin_service_pb2_grpc,
+    discovery_service_pb2_grpc,
+    job_service_pb2_grpc,
+    run_service_pb2_grpc,
+)
+
+from controlplane.api import admin, discovery, jobs, runs
+from controlplane.api.calls import Calls, Gate
+from controlplane.api.occurrences import Occurrences
+from controlplane.api.run_views import RunViews
+from controlplane.api.server import ApiServer
+from controlplane.api.triggers import Triggers
+from controlplane.election import Campaign
+from controlplane.hints import Hints
+from controlplane.leader import Leader
+from controlplane.reports import LeaderServicer
+from core.buckets import BucketScale
+from core.clock import DatabaseClock, SystemClock
+from core.config import Settings, check_loopback
+from core.coord.coord import EtcdCoord
+from core.coord.layout import LeaderInfo
+from core.coord.settings import etcd_config, session_config
+from core.enumerator import Enumerator
+from core.errors import TidewheelError, Unavailable
+from core.rand import SystemRand
+from core.store.clock_probe import ClockProbe
+from core.store.cluster import Cluster, found_cluster
+from core.store.database import Database, DatabaseConfig, connect_with_patience
+from core.store.job_changes import JobChanges
+from core.store.jobs import Jobs
+from core.store.run_changes import RunChanges
+from core.store.runs import Runs
+from core.store.schema_check import wait_for_schema
+from core.store.terms import Terms
+from core.tasks import Tasks
+from core.telemetry.health import Health
+from core.telemetry.http import MonitorServer
+from core.telemetry.metrics import ControlPlaneMetrics, ProcessMetrics, new_registry
+from core.telemetry.tracing import Tracing, start_tracing
+from core.wire import internal_pb2_grpc
+from core.zones import use_pinned_tzdata
+
+log = logging.getLogger(__name__)
+
+# Reads of the leader, the clock and operators never wait behind a crowd of API calls.
+_HOUSEKEEPING_SESSIONS = 2
+_STOP_GRACE_S = 5.0
+_NO_DATABASE_YET = "this replica waits for the database"
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What everything else of a replica stands on."""
+
+    settings: Settings
+    replica_id: str
+    tzdata_version: str
+    clock: DatabaseClock
+    rand: SystemRand
+    database: Database
+    housekeeping: Database
+    tracing: Tracing
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The parts that have a life of their own."""
+
+    gate: Gate
+    probe: ClockProbe
+    coord: EtcdCoord
+    hints: Hints
+    leader: Leader
+    discovery: discovery.DiscoveryServicer
+    metrics: ControlPlaneMetrics
+    monitor: MonitorServer
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Run a replica until `stop` is set, then end in order.
+
+    Raises Invalid for a configuration that cannot work, Unavailable for a port that is taken. A database or etcd that
+    is away is waited for.
+    """
+    tzdata_version = use_pinned_tzdata()
+    check_loopback(settings.controlplane.listen, "controlplane.listen")
+    system, rand, tasks = SystemClock(), SystemRand(), Tasks()
+    clock = DatabaseClock(system)
+    replica_id = f"controlplane-{rand.uuid().hex[:12]}"
+    database = _database(settings, system, rand, settings.controlplane.pool_size, replica_id)
+    housekeeping = _database(settings, system, rand, _HOUSEKEEPING_SESSIONS, replica_id)
+    tracing = start_tracing(settings.telemetry, role="controlplane", instance=replica_id)
+    base = _Base(settings, replica_id, tzdata_version, clock, rand, database, housekeeping, tracing, tasks)
+    try:
+        await _serve(base, stop)
+    finally:
+        await tasks.close()
+        await database.close()
+        await housekeeping.close()
+        await asyncio.to_thread(tracing.close, settings.telemetry.flush_limit_s)
+
+
+def _database(settings: Settings, clock: SystemClock, rand: SystemRand, pool_size: int, name: str) -> Database:
+    config = DatabaseConfig(
+        settings.database.url,
+        isolation=settings.database.isolation,
+        pool_size=pool_size,
+        application_name=f"tidewheel {name}",
+    )
+    return Database(config, clock, rand)
+
+
+async def _serve(base: _Base, stop: asyncio.Event) -> None:
+    settings = base.settings.controlplane
+    parts = _parts(base)
+    server = _server(base, parts)
+    address = await server.start()
+    monitor_address = parts.monitor.start()
+    info = LeaderInfo(base.replica_id, settings.advertise or address)
+    try:
+        base.tasks.spawn(server.watch_health(base.clock), name="health")
+        log.info("%s listens on %s, metrics on %s", base.replica_id, address, monitor_address)
+        start = _Start(asyncio.Event())
+        base.tasks.spawn(_begin_or_tell(base, parts, info, start), name="start")
+        await _until(stop, start, base.tasks, parts.coord)
+    finally:
+        await _shut_down(base, parts, server)
+
+
+@dataclass(slots=True)
+class _Start:
+    """How the start went, where it did not go well: an error that ends the process, in one line."""
+
+    refused: asyncio.Event
+    error: TidewheelError | None = None
+
+
+async def _begin_or_tell(base: _Base, parts: _Parts, info: LeaderInfo, start: _Start) -> None:
+    try:
+        await _begin(base, parts, info)
+    except TidewheelError as error:
+        start.error = error
+        start.refused.set()
+
+
+async def _begin(base: _Base, parts: _Parts, info: LeaderInfo) -> None:
+    """What has to wait for the database; then the gate opens and the loops begin."""
+    parts.coord.start()
+    system, settings = SystemClock(), base.settings
+    await connect_with_patience(base.housekeeping, system)
+    while True:
+        try:
+            await base.database.check()
+            await wait_for_schema(base.housekeeping, system)
+            await parts.probe.begin()
+            await found_cluster(
+                base.housekeeping,
+                cluster_id=base.rand.uuid(),
+                shard_count=settings.cluster.shard_count,
+                bucket_width_ms=settings.cluster.bucket_width_ms,
+                now_us=base.clock.now_us(),
+            )
+            break
+        except Unavailable as error:
+            log.warning("the database went away during the start: %s", error)
+            await connect_with_patience(base.housekeeping, system)
+    base.tasks.spawn(parts.probe.run(), name="clock probe")
+    base.tasks.spawn(parts.hints.run(), name="hints")
+    campaign = Campaign(parts.coord, info, base.clock, parts.leader.lead)
+    base.tasks.spawn(campaign.run(), name="campaign")
+    parts.gate.open()
+    log.info("%s serves on %s", base.replica_id, info.address)
+
+
+def _parts(base: _Base) -> _Parts:
+    settings, clock = base.settings, base.clock
+    registry = new_registry()
+    metrics = ControlPlaneMetrics(registry)
+    ProcessMetrics(
+        registry,
+        clock=clock,
+        database_restarts=lambda: base.database.restarts + base.housekeeping.restarts,
+        spans_dropped=lambda: base.tracing.dropped,
+        spans_exported=lambda: base.tracing.exported,
+    )
+    health = Health(clock)
+    registry.register(health)
+    gate, probe = Gate(_NO_DATABASE_YET), ClockProbe(base.housekeeping, clock)
+    health.require("start", lambda: gate.closed_because)
+    health.require("database", lambda: probe.silence)
+    coord = EtcdCoord(
+        etcd_config(settings.etcd), session_config(settings.etcd), settings.cluster.name, clock, base.rand
+    )
+    terms = Terms(base.housekeeping)
+    return _Parts(
+        gate=gate,
+        probe=probe,
+        coord=coord,
+        hints=Hints(coord, clock, base.tasks),
+        leader=Leader(coord, terms, _cluster(base), settings.controlplane, clock, metrics),
+        discovery=discovery.DiscoveryServicer(coord, clock),
+        metrics=metrics,
+        monitor=MonitorServer(
+            settings.controlplane.metrics_listen, registry, health, key="controlplane.metrics_listen"
+        ),
+    )
+
+
+def _cluster(base: _Base) -> Cluster:
+    """The facts as configured; before the gate opens they were found to be the cluster's own."""
+    settings = base.settings.cluster
+    return Cluster(base.rand.uuid(), settings.shard_count, BucketScale(settings.bucket_width_ms))
+
+
+def _server(base: _Base, parts: _Parts) -> ApiServer:
+    settings, clock = base.settings.controlplane, base.clock
+    cluster = _cluster(base)
+    calls = Calls(parts.gate, clock, base.rand, parts.metrics, base.tracing, settings.max_concurrent_calls)
+    run_changes = RunChanges(base.database, clock, cluster.scale)
+    job_reads, views = Jobs(base.database), RunViews(clock, base.tracing)
+    job_changes = JobChanges(base.database, clock, cluster.scale, cluster.shard_count)
+    triggers = Triggers(calls, run_changes, views, parts.hints)
+    job_service = jobs.JobServicer(
+        calls,
+        jobs.JobStore(job_reads, job_changes),
+        Occurrences(clock, Enumerator()),
+        triggers,
+        base.rand,
+        parts.hints,
+    )
+    run_service = runs.RunServicer(
+        calls, runs.RunStore(job_reads, Runs(base.database), run_changes), views, parts.hints
+    )
+    replica = admin.Replica(base.replica_id, cluster, base.tzdata_version)
+    admin_service = admin.AdminServicer(calls, replica, parts.coord, base.housekeeping, clock, parts.leader.seat)
+
+    def register(server: grpc.aio.Server) -> None:
+        job_service_pb2_grpc.add_JobServiceServicer_to_server(job_service, server)
+        run_service_pb2_grpc.add_RunServiceServicer_to_server(run_service, server)
+        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin_service, server)
+        discovery_service_pb2_grpc.add_DiscoveryServiceServicer_to_server(parts.discovery, server)
+        internal_pb2_grpc.add_LeaderServiceServicer_to_server(LeaderServicer(parts.leader.seat), server)
+
+    def without_database() -> str:
+        return parts.gate.closed_because or parts.probe.silence
+
+    ailments = {
+        jobs.SERVICE: without_database,
+        runs.SERVICE: without_database,
+        admin.SERVICE: without_database,
+        discovery.SERVICE: lambda: "" if parts.coord.synced else "etcd has not been read yet",
+    }
+    return ApiServer(settings, register, ailments)
+
+
+async def _until(stop: asyncio.Event, start: _Start, tasks: Tasks, coord: EtcdCoord) -> None:
+    """Wait for the order to stop; a start that was refused, or a loop that broke, ends the process with its error."""
+    waits = [
+        tasks.spawn(stop.wait(), name="stop"),
+        tasks.spawn(start.refused.wait(), name="refused start"),
+        tasks.spawn(tasks.failed.wait(), name="broken loops"),
+        tasks.spawn(coord.tasks.failed.wait(), name="broken coordination"),
+    ]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    failure = start.error or tasks.failure or coord.tasks.failure
+    if failure is not None and not stop.is_set():
+        raise failure
+
+
+async def _shut_down(base: _Base, parts: _Parts, server: ApiServer) -> None:
+    parts.gate.closed_because = "this replica is shutting down"
+    parts.discovery.close()
+    # Ends the campaign, which resigns: the next leader need not wait for the lease.
+    await base.tasks.close()
+    await server.stop(_STOP_GRACE_S)
+    await parts.hints.close()
+    await parts.coord.close()
+    await asyncio.to_thread(parts.monitor.stop)
+    log.info("%s ended", base.replica_id)
