@@ -1,4 +1,4 @@
-"""`python -m tools.demo`: tells the story once. DEMO_SECONDS ends it by itself; exit code 0 only if nothing went wrong."""
+"""`python -m tools.demo`: tells the story once. DEMO_SECONDS ends it by itself; exit code 0 only if all went well."""
 
 from __future__ import annotations
 
@@ -59,9 +59,8 @@ def run(seconds: float | None) -> int:
         for line in system.backing.lines:
             print(line)
         count = import_sample(system)
-        print(
-            f"imported {count} jobs from deploy/samples/crontab; control planes at {system.fleet.addresses}", flush=True
-        )
+        print(f"imported {count} jobs from deploy/samples/crontab")
+        print(f"control planes at {system.fleet.addresses}", flush=True)
         with noting_signals() as asked:
             outcome = asyncio.run(tell(system, seconds, show_for(console), asked))
         print("stopping everything", flush=True)
