@@ -57,7 +57,7 @@ def controlplane(
     _require_backing(settings)
     from controlplane.process import run
 
-    _serve(run, settings)
+    _serve(run, settings, "controlplane")
 
 
 def dispatcher(
@@ -76,7 +76,7 @@ def dispatcher(
     _require_backing(settings)
     from dispatcher.process import run
 
-    _serve(run, settings)
+    _serve(run, settings, "dispatcher")
 
 
 def worker_exec(
@@ -155,10 +155,11 @@ def _set_up_logging(settings: Settings, role: str) -> None:
     setup_logging(settings.telemetry, role)
 
 
-def _serve(role: Role, settings: Settings) -> None:
+def _serve(role: Role, settings: Settings, name: str) -> None:
     """Run a role in an event loop of its own until it is told to stop. A second signal ends the process at once."""
     import uvloop
 
+    _set_up_logging(settings, name)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_told(role, settings))
 
