@@ -7,6 +7,7 @@ their own rooms; this module only loads the settings and waits.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from core.errors import TidewheelError
 from tools.cli.commands import DebugOption
-from tools.cli.exits import usage
+from tools.cli.exits import ExitCode, Failure, usage
 
 if TYPE_CHECKING:
     from core.config import Settings
@@ -160,8 +162,15 @@ def _serve(role: Role, settings: Settings, name: str) -> None:
     import uvloop
 
     _set_up_logging(settings, name)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_told(role, settings))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_until_told(role, settings))
+    except TidewheelError:
+        raise
+    except Exception as error:
+        # Nobody raised this on purpose: whoever repairs it needs the trace, and the log is where they look.
+        logging.getLogger(name).critical("ended by an error: %s", error, exc_info=error)
+        raise Failure(ExitCode.FAILED, f"the {name} ended by an error", "its trace is in the log above") from error
 
 
 async def _until_told(role: Role, settings: Settings) -> None:

@@ -111,7 +111,8 @@ class Story:
         await self.observer.look()
         owned = self.observer.ownership
         dispatchers = [member for member in self.system.fleet.members if member.role == "dispatcher"]
-        victim = max(dispatchers, key=lambda member: len(owned.shards_of(member.address)))
+        # The busier one: its loss can be seen.
+        victim = max(dispatchers, key=lambda member: self.tally.fired[member.name])
         shards = frozenset(owned.shards_of(victim.address))
         who = f"{victim.name} (process {victim.child.pid})"
         self._say(f"kill -9 of {who} on purpose: {len(shards)} shards lose their owner")
@@ -221,7 +222,7 @@ class Story:
                     state="running",
                     shards=None if shards is None else len(shards),
                     terms=owned.terms_of(member.address) if serves else "",
-                    ran=self.tally.ran[member.name],
+                    ran=self.tally.fired[member.name] if serves else self.tally.ran[member.name],
                 )
             )
         if self.killed is not None and not self.killed.started_again:

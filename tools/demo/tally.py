@@ -18,7 +18,9 @@ class Tally:
     def __init__(self) -> None:
         self.late_us: list[int] = []
         self.recent: deque[StartRow] = deque(maxlen=RECENT)
+        # By worker, and by the dispatcher that owned the shard.
         self.ran: Counter[str] = Counter()
+        self.fired: Counter[str] = Counter()
         self.early = 0
         self.doubled = 0
         self._seen: set[Occurrence] = set()
@@ -31,6 +33,7 @@ class Tally:
             self._seen.add(occurrence)
             self.early += row.start.late_us < 0
             self.ran[row.worker] += 1
+            self.fired[row.dispatcher] += 1
             self.recent.append(row)
             insort(self.late_us, row.start.late_us)
 
