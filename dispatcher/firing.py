@@ -260,11 +260,13 @@ class DueLoop:
             self._memory.routes.wait(waiting)
             self._memory.wakes.match.set()
         if self._runtime.tracing.enabled:
+            coming = made.attempt if pending.drawn is not None else made.attempt + 1
             run = RunRef(run_id, job.namespace, job.name, waiting.shard, waiting.term, made.trace or job.trace)
             self._runtime.tracing.record_fire(
                 run,
-                attempt=max(1, made.attempt),
-                waits_from_us=min(waiting.scheduled_for_us, began_us),
+                attempt=coming,
+                # A retry waits from the instant it was put off to.
+                waits_from_us=min(waiting.scheduled_for_us if coming == 1 else waiting.due_at_us, began_us),
                 due_us=waiting.due_at_us,
                 began_us=began_us,
                 committed_us=committed_us,
