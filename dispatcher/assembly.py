@@ -1,0 +1,147 @@
+"""The parts of one dispatcher and how they are connected; nothing here runs yet.
+
+Called by process.py, which starts and stops what is assembled here, and by tests that look at one part at work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+from tidewheel.v1 import worker_service_pb2_grpc
+
+from core.config import DispatcherSettings
+from core.coord.ports import DispatcherCoord
+from core.store.completion import Completion
+from core.store.database import Database
+from core.store.discovery import Discovery
+from core.store.firing import Firing
+from core.store.job_lookup import JobLookup
+from core.store.leases import Leases
+from core.store.marks import MarkKeeper
+from core.store.terms import Terms
+from core.tasks import Tasks
+from core.wire import internal_pb2_grpc
+from dispatcher.adoption import Adoption
+from dispatcher.agenda import Agenda
+from dispatcher.attempts import Attempts
+from dispatcher.completion import CompletionLoop
+from dispatcher.delivery import Delivery
+from dispatcher.discovery import DiscoveryLoop
+from dispatcher.fence_watch import FenceWatch
+from dispatcher.firing import DueLoop
+from dispatcher.hints import Hints
+from dispatcher.holdings import Holdings
+from dispatcher.jobs import Jobs
+from dispatcher.matching import MatchLoop
+from dispatcher.ownership import Ownership
+from dispatcher.progress import ProgressLoop
+from dispatcher.reaper import Reaper
+from dispatcher.renewals import RenewalLoop
+from dispatcher.reports import Reports
+from dispatcher.routes import Routes
+from dispatcher.runtime import Memory, Runtime
+from dispatcher.worker_link import WorkerLink
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops of a dispatcher, built and not yet running."""
+
+    due: DueLoop
+    matching: MatchLoop
+    discovery: DiscoveryLoop
+    progress: ProgressLoop
+    completion: CompletionLoop
+    renewals: RenewalLoop
+    reaper: Reaper
+    ownership: Ownership
+    reports: Reports
+
+    def start(self, tasks: Tasks) -> None:
+        tasks.spawn(self.ownership.run(), name="ownership")
+        tasks.spawn(self.discovery.run(), name="discovery")
+        tasks.spawn(self.due.run(), name="due loop")
+        tasks.spawn(self.matching.run(), name="matching")
+        tasks.spawn(self.completion.run(), name="completion")
+        tasks.spawn(self.renewals.run(), name="renewals")
+        tasks.spawn(self.reaper.run(), name="reaper")
+        tasks.spawn(self.progress.run(), name="progress")
+        tasks.spawn(self.reports.run(), name="reports")
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """One dispatcher: its surroundings, its memory, its loops."""
+
+    runtime: Runtime
+    memory: Memory
+    loops: Loops
+
+
+def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, report_interval_s: float) -> Assembly:
+    """Build every part over one database and one view of etcd."""
+    owner = runtime.dispatcher_id
+    lookup = JobLookup(database, owner)
+    memory = Memory(
+        Holdings(), Agenda(), Jobs(lookup, runtime.enumerator), Routes(runtime.settings.waiting_limit), Attempts()
+    )
+    watch = FenceWatch(runtime, memory)
+    leases, discovery, marks = Leases(database, owner), Discovery(database), MarkKeeper(database, owner)
+    delivery = Delivery(runtime, memory)
+
+    def owner_address(shard: int) -> str:
+        published = coord.owners().get(shard)
+        member = coord.members().get(published.dispatcher_id) if published is not None else None
+        return "" if member is None or member.dispatcher_id == owner else member.address
+
+    due = DueLoop(runtime, memory, Firing(database, owner), lookup, delivery, watch)
+    completion = CompletionLoop(runtime, memory, Completion(database, owner), watch, owner_address)
+    scanning = DiscoveryLoop(runtime, memory, discovery)
+    ownership = Ownership(runtime, memory, coord, Terms(database), marks, Adoption(runtime, memory, leases, watch))
+    ownership.quiet = due.quiet
+    loops = Loops(
+        due=due,
+        matching=MatchLoop(runtime, memory, leases, delivery, watch),
+        discovery=scanning,
+        progress=ProgressLoop(runtime, memory, marks, discovery, leases, watch),
+        completion=completion,
+        renewals=RenewalLoop(runtime, memory, leases, watch),
+        reaper=Reaper(runtime, memory, completion),
+        ownership=ownership,
+        reports=Reports(
+            runtime,
+            memory,
+            coord,
+            interval_s=report_interval_s,
+            draining=lambda: ownership.draining,
+            last_pass_s=lambda: scanning.last_pass_s,
+        ),
+    )
+    return Assembly(runtime, memory, loops)
+
+
+async def serve_streams(built: Assembly, settings: DispatcherSettings, tasks: Tasks) -> tuple[grpc.aio.Server, str]:
+    """Serve workers and hints on `settings.listen`; returns the server and the address that was bound."""
+    limit = settings.max_message_bytes
+    server = grpc.aio.server(
+        options=(
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", limit),
+            ("grpc.max_send_message_length", limit),
+            # Workers may ping this often, also while nothing runs (field bug B84).
+            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            ("grpc.keepalive_permit_without_calls", 1),
+            # A worker that vanished without a word is noticed.
+            ("grpc.keepalive_time_ms", 10_000),
+            ("grpc.keepalive_timeout_ms", 5_000),
+        )
+    )
+    loops = built.loops
+    link = WorkerLink(built.runtime, built.memory, loops.matching, loops.completion, loops.renewals, tasks)
+    worker_service_pb2_grpc.add_WorkerServiceServicer_to_server(link, server)
+    internal_pb2_grpc.add_DispatcherServiceServicer_to_server(Hints(built.memory), server)
+    host, _, _ = settings.listen.rpartition(":")
+    port = server.add_insecure_port(settings.listen)
+    await server.start()
+    return server, f"{host}:{port}"
