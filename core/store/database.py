@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Row, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from core.clock import Clock, ClockReading
 from core.errors import Invalid, Unavailable
 from core.rand import Rand
 from core.store.statement import Kind, Statement, statement
-from core.store.transact import Progress, Retrier, RetryLimits
+from core.store.transact import Progress, RestartTransaction, Retrier, RetryLimits, lost_ddl_race
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -167,7 +168,12 @@ class Database:
         async def body(progress: Progress) -> None:
             async with self._autocommit.connect() as connection:
                 progress.sent()
-                await connection.execute(text(ddl))
+                try:
+                    await connection.execute(text(ddl))
+                except DBAPIError as error:
+                    if lost_ddl_race(error):
+                        raise RestartTransaction("another process made the same thing at the same time") from error
+                    raise
 
         await self._retrier.run(body, repeat_unknown=True)
 

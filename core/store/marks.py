@@ -50,10 +50,12 @@ _RAISE_FLOORS = statement(
 _RAISE_WATERMARKS = statement(
     "raise_watermarks",
     Kind.ACT,
+    # Never past the floor. The floor only grows, so that an older snapshot of it is safe.
     f"""
     WITH {FENCE}, {_ITEM}, moved AS (
       UPDATE shard_marks AS k SET watermark = i.new
       FROM item i JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      JOIN shard_floors l ON l.shard = i.shard AND i.new <= l.floor
       WHERE k.shard = i.shard AND k.watermark = i.old AND i.new > i.old
         AND i.old >= fence.from_bucket AND i.new <= fence.to_bucket
       RETURNING k.shard, i.term

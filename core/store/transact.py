@@ -52,6 +52,16 @@ def sqlstate_of(error: BaseException) -> str | None:
     return None
 
 
+def lost_ddl_race(error: BaseException) -> bool:
+    """Whether two sessions ran the same DDL at once: IF NOT EXISTS does not look at what is not yet committed.
+
+    23505 from the catalog's own indexes, 42P07 and 42710 "already exists"; PostgreSQL has no better code than XX000 for
+    a catalog row that changed under it.
+    """
+    state = sqlstate_of(error)
+    return state in {"23505", "42P07", "42710"} or (state == "XX000" and "concurrently updated" in str(error))
+
+
 def consequence_of(error: BaseException, *, sent: bool) -> Consequence:
     """What `error` means for the write; `sent` says whether a statement had left for the server."""
     state = sqlstate_of(error)
