@@ -142,8 +142,8 @@ async def test_a_frozen_dispatcher_has_its_late_writes_refused(system: LiveSyste
     )
     await _judge(system, owed, within_s=60)
     stale = await system.rows(
-        "SELECT count(*) AS n FROM runs r JOIN shard_terms t ON t.shard = r.shard AND t.term = r.home_term"
-        " WHERE r.created_us > $1 AND t.state <> 1",
+        "SELECT count(*) AS n FROM runs r JOIN shard_term_events e ON e.shard = r.shard AND e.term = r.home_term"
+        " WHERE r.created_us > $1 AND e.event IN ('close', 'void') AND e.at_us < r.created_us",
         thawed_us,
     )
     assert stale[0]["n"] == 0, "no run was made under a closed term after it came back"
