@@ -36,6 +36,8 @@ def use_pinned_tzdata(expected: str | None = None) -> str:
         raise InvariantBroken("the tzdata package is not installed") from missing
     if expected is not None and version != expected:
         raise InvariantBroken(f"tzdata {version} is installed, but this cluster is pinned to {expected}")
+    _spellings()  # read now what every look-up needs: no request pays for it
+    _probes()
     return version
 
 
