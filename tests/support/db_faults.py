@@ -1,0 +1,83 @@
+"""Faults of the database at chosen moments: conflicts anywhere, COMMITs whose answer is lost, both ways.
+
+They are raised from SQLAlchemy's own events, inside the calls that the product makes: what reaches the product is what
+a driver would raise, and what happened in the database is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import event
+
+from core.store.database import Database
+
+
+class SerializationFailure(Exception):
+    """Looks like the driver's: the server rolled the transaction back."""
+
+    sqlstate = "40001"
+
+
+class DbFaults:
+    """The faults of one Database. Each method arms them within its `with`; `count` says how many were raised."""
+
+    def __init__(self, database: Database) -> None:
+        self._engine = database.engine.sync_engine
+        self.count = 0
+
+    @contextmanager
+    def lost_commits(self, *, applied: bool, times: int = 1) -> Iterator[None]:
+        """The next `times` COMMITs end in a lost connection: after the server did them, or before it heard of them."""
+
+        def lose(connection: Any) -> None:
+            if self.count < times:
+                self.count += 1
+                held = connection.connection.dbapi_connection
+                if applied:
+                    held.commit()
+                else:
+                    held.rollback()
+                raise ConnectionResetError("connection lost at COMMIT (injected)")
+
+        with self._listening("commit", lose):
+            yield
+
+    @contextmanager
+    def refused_commits(self, times: int = 1) -> Iterator[None]:
+        """The next `times` COMMITs end in 40001: rolled back, as the server does it."""
+
+        def refuse(connection: Any) -> None:
+            if self.count < times:
+                self.count += 1
+                connection.connection.dbapi_connection.rollback()
+                raise SerializationFailure("could not serialize access (injected)")
+
+        with self._listening("commit", refuse):
+            yield
+
+    @contextmanager
+    def conflict_at_statement(self, number: int) -> Iterator[None]:
+        """The statement of that number from now on, counted from 1, ends in 40001 instead of being run."""
+        seen = 0
+
+        def refuse(*_: Any) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == number:
+                self.count += 1
+                raise SerializationFailure("could not serialize access (injected)")
+
+        with self._listening("before_cursor_execute", refuse):
+            yield
+
+    @contextmanager
+    def _listening(self, name: str, listener: Any) -> Iterator[None]:
+        self.count = 0
+        event.listen(self._engine, name, listener)
+        try:
+            yield
+        finally:
+            event.remove(self._engine, name, listener)
