@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from tools.cli.plain_text import one_line
 
@@ -86,33 +86,35 @@ class Printer:
         from rich.text import Text
 
         console = Console(file=self._stream, width=self._width, highlight=False)
-        kept = fitting(columns, cells, console.width)
         table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
-        for index in kept:
+        chosen = fitting(columns, cells, console.width)
+        for index, width in chosen.items():
             column = columns[index]
-            table.add_column(
-                column.title,
-                justify="right" if column.right else "left",
-                overflow="ellipsis",
-                no_wrap=True,
-                min_width=4,
-            )
+            justify: Literal["left", "right"] = "right" if column.right else "left"
+            table.add_column(column.title, justify=justify, overflow="ellipsis", no_wrap=True, width=width)
         for row in cells:
-            table.add_row(*(Text(row[index]) for index in kept))
+            table.add_row(*(Text(row[index]) for index in chosen))
         console.print(table)
 
 
-def fitting(columns: Sequence[Column], cells: list[list[str]], width: int) -> list[int]:
-    """Which columns fit into `width` when each takes what it needs, but no more than its narrowest width if it must."""
-    kept = list(range(len(columns)))
+def fitting(columns: Sequence[Column], cells: list[list[str]], width: int) -> dict[int, int]:
+    """The columns that are shown, and how wide each is.
 
-    def needed(index: int) -> int:
-        longest = max([len(columns[index].title), *(len(row[index]) for row in cells)])
-        return min(longest, max(columns[index].least, len(columns[index].title)))
+    Each first gets what it needs, but no more than its narrowest width; columns are left out until that fits. What
+    room is left goes to those that need more, from the first on.
+    """
+    from rich.cells import cell_len
 
-    while sum(needed(index) + len(GAP) for index in kept) > width:
-        droppable = [index for index in kept if columns[index].importance > 0]
+    natural = [max([len(column.title), *(cell_len(row[i]) for row in cells)]) for i, column in enumerate(columns)]
+    chosen = {i: min(natural[i], max(column.least, len(column.title))) for i, column in enumerate(columns)}
+    while sum(chosen.values()) + len(GAP) * len(chosen) > width:
+        droppable = [index for index in chosen if columns[index].importance > 0]
         if not droppable:
             break
-        kept.remove(max(droppable, key=lambda index: (columns[index].importance, index)))
-    return kept
+        del chosen[max(droppable, key=lambda index: (columns[index].importance, index))]
+    room = width - sum(chosen.values()) - len(GAP) * len(chosen)
+    for index, least in chosen.items():
+        more = max(0, min(natural[index] - least, room))
+        chosen[index] += more
+        room -= more
+    return chosen
