@@ -86,21 +86,6 @@ async def test_a_refused_commit_is_run_again(
     assert await added(store, before) == CHANGES[begin]
 
 
-@EACH
-async def test_a_conflict_at_any_statement_is_run_again(
-    store: ApiStore, begin: Callable[[ApiStore], Awaitable[Callable[[], Awaitable[Any]]]]
-) -> None:
-    act = await begin(store)
-    faults = DbFaults(store.world.database)
-    number, raised = 1, 1
-    with faults.conflict_at_statement(number):
-        before = await counts(store)
-        await act()
-        raised = faults.count
-    assert raised == 1
-    assert await added(store, before) == CHANGES[begin]
-
-
 @pytest.mark.parametrize("number", range(1, 4))
 async def test_a_conflict_at_each_statement_of_a_creation_is_run_again(store: ApiStore, number: int) -> None:
     before, faults = await counts(store), DbFaults(store.world.database)

@@ -1,0 +1,225 @@
+"""What PostgreSQL makes of the hot statements: bounded ranges and whole keys, no walk over dead or foreign rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from core.clock import US_PER_S
+from core.ids import run_id_ranges
+from core.states import AttemptOutcome, RunState
+from core.store.completion import Ending
+from core.store.discovery import BucketRange, Discovery
+from core.store.leases import LeaseOrder, Renewal
+from tests.support.polling import eventually
+from tests.support.raw_statements import captured
+from tests.support.store_world import NOW_US, SHARDS, Job, StoreWorld, fire_chain, fire_run, grant
+
+pytestmark = pytest.mark.usefixtures("on_postgresql")
+
+ROWS = 5000
+NEXT_US = NOW_US + 60 * US_PER_S
+DUE_KEY = {"shard", "bucket", "due_at_us", "id"}
+Plan = dict[str, Any]
+Act = Callable[[StoreWorld, Job], Awaitable[Callable[[], Awaitable[object]]]]
+
+
+async def scan(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    ranges = [BucketRange(shard, world.bucket, world.bucket + 2) for shard in range(SHARDS)]
+    return lambda: Discovery(world.database).scan(ranges, limit_per_shard=500)
+
+
+async def lowest(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    ranges = [BucketRange(shard, world.bucket, world.bucket + 2) for shard in range(SHARDS)]
+    return lambda: Discovery(world.database).lowest(ranges)
+
+
+async def fire_moving(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    term = (await world.terms.history(0))[0]
+    row = await world.plant_occurrence(job)
+    item = fire_chain(world, job, row, term, lease=grant(), next_us=NEXT_US, overlap_skip=True, open_from_us=NOW_US)
+    return lambda: world.firing().fire_chains([item] * 100, now_us=NOW_US)
+
+
+async def fire_ending(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    term = (await world.terms.history(0))[0]
+    item = fire_chain(world, job, await world.plant_occurrence(job), term, lease=grant())
+    return lambda: world.firing().fire_chains([item] * 100, now_us=NOW_US)
+
+
+async def fire_attempts(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    term = (await world.terms.history(0))[0]
+    item = fire_run(await world.plant_retry(job, job.run_id(NOW_US)), term, grant())
+    return lambda: world.firing().fire_runs([item] * 100, now_us=NOW_US)
+
+
+async def end(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    item = Ending(0, 1, job.run_id(NOW_US), 1, RunState.SUCCEEDED, AttemptOutcome.SUCCEEDED, b"token", stands_open=True)
+    return lambda: world.completion().end([item] * 100, now_us=NOW_US)
+
+
+async def end_and_retry(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    run_id = job.run_id(NOW_US)
+    item = Ending(0, 1, run_id, 1, RunState.PENDING, AttemptOutcome.FAILED, b"token", retry_at_us=NEXT_US)
+    return lambda: world.completion().end([item] * 100, now_us=NOW_US)
+
+
+async def lease(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    item = LeaseOrder(0, 1, job.run_id(NOW_US), 1, grant())
+    return lambda: world.leases().lease([item] * 100, now_us=NOW_US)
+
+
+async def renew(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    item = Renewal(0, 1, job.run_id(NOW_US), 1, NEXT_US, None)
+    return lambda: world.leases().renew([item] * 100)
+
+
+async def open_runs(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    ranges = run_id_ranges(0, 65_536, NOW_US)
+    return lambda: world.leases().open_runs(0, ranges)
+
+
+@pytest.fixture
+def isolation() -> str:
+    """Plans are the same at every level."""
+    return "READ COMMITTED"
+
+
+@pytest.fixture
+async def crowded(world: StoreWorld) -> StoreWorld:
+    """Many rows of other jobs and shards, dead ones below the watermark among them, with fresh statistics."""
+    await world.own(0)
+    await world.eye.execute(
+        f"""INSERT INTO due SELECT n % {SHARDS}, $1::bigint - n % 50, $2::bigint - n, gen_random_uuid(), 1,
+                                 gen_random_uuid(), 1, $2::bigint
+            FROM generate_series(1, {ROWS}) AS n""",
+        world.bucket + 2,
+        NOW_US,
+    )
+    await world.eye.execute(
+        f"""INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
+                              home_term, ended_us)
+            SELECT gen_random_uuid(), gen_random_uuid(), 1, n % {SHARDS}, 1, $1::bigint - n, $1, $1, 3, 1, 1
+            FROM generate_series(1, {ROWS}) AS n""",
+        NOW_US,
+    )
+    await world.eye.execute(
+        f"""INSERT INTO jobs (job_id, namespace, name, hash, shard, version, state, cutover_us, created_us, updated_us)
+            SELECT gen_random_uuid(), 'n', CAST(n AS TEXT), 0, 0, 1, 1, 0, 0, 0 FROM generate_series(1, {ROWS}) AS n"""
+    )
+    await world.eye.execute(
+        f"INSERT INTO open_runs SELECT 0, gen_random_uuid(), gen_random_uuid() FROM generate_series(1, {ROWS}) AS n"
+    )
+    await world.eye.execute(
+        f"""INSERT INTO shard_terms SELECT 100 + n, 1, 0, 1, 'x', gen_random_uuid(), 2, 0, ''
+            FROM generate_series(1, {ROWS}) AS n"""
+    )
+    await world.eye.execute("ANALYZE")
+    return world
+
+
+async def plan_of(world: StoreWorld, act: Act, mode: str) -> list[Plan]:
+    """Every node of the plan for the one statement of `act`."""
+    job = await world.plant_job()
+    sql, arguments = (await captured(world.database, await act(world, job))).compiled()
+    async with world.eye.transaction():
+        await world.eye.execute(f"SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = {mode}")
+        shown = await world.eye.fetchval(f"EXPLAIN (FORMAT JSON) {sql}", *arguments)
+    return list(_nodes(json.loads(shown)[0]["Plan"]))
+
+
+def _nodes(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def conditions(plans: list[Plan], table: str) -> list[str]:
+    """The index condition of each scan of the table; a scan that has none gives ""."""
+    scans = [p for p in plans if p.get("Relation Name") == table and p["Node Type"] not in ("ModifyTable", "LockRows")]
+    assert all("Seq Scan" not in p["Node Type"] for p in scans), scans
+    indexed = [p for p in plans if "Index Cond" in p and str(p.get("Index Name", "")).startswith(f"{table}_")]
+    assert len(indexed) >= len(scans) > 0, plans
+    return [p["Index Cond"] for p in indexed]
+
+
+def names(condition: str, columns: set[str]) -> bool:
+    words = set(condition.replace("(", " ").replace(")", " ").replace(".", " ").split())
+    return columns <= words
+
+
+both_modes = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"], ids=["custom", "generic"])
+
+
+@both_modes
+@pytest.mark.parametrize("act", [scan, lowest])
+async def test_a_scan_of_due_is_bounded_by_shard_and_both_buckets(crowded: StoreWorld, act: Act, mode: str) -> None:
+    plans = await plan_of(crowded, act, mode)
+    (condition,) = conditions(plans, "due")
+    assert names(condition, {"shard", "bucket"})
+    assert condition.count("bucket") == 2
+    assert ">=" in condition
+    assert "<" in condition
+
+
+@both_modes
+@pytest.mark.parametrize("act", [fire_moving, fire_ending, fire_attempts])
+async def test_firing_finds_due_rows_by_their_whole_key(crowded: StoreWorld, act: Act, mode: str) -> None:
+    plans = await plan_of(crowded, act, mode)
+    assert all(names(condition, DUE_KEY) for condition in conditions(plans, "due"))
+
+
+@both_modes
+@pytest.mark.parametrize("act", [fire_attempts, end, end_and_retry, lease, renew])
+async def test_runs_are_changed_by_their_key(crowded: StoreWorld, act: Act, mode: str) -> None:
+    plans = await plan_of(crowded, act, mode)
+    assert all(names(condition, {"run_id"}) for condition in conditions(plans, "runs"))
+
+
+@both_modes
+async def test_the_overlap_test_looks_at_the_jobs_recent_runs_only(crowded: StoreWorld, mode: str) -> None:
+    plans = await plan_of(crowded, fire_moving, mode)
+    by_job = [c for c in conditions(plans, "runs") if "job_id" in c]
+    assert all(names(condition, {"job_id", "scheduled_for_us"}) for condition in by_job)
+    assert len(by_job) == 1
+    assert all(names(condition, {"shard", "job_id"}) for condition in conditions(plans, "open_runs"))
+
+
+@both_modes
+async def test_a_job_is_joined_by_its_key(crowded: StoreWorld, mode: str) -> None:
+    plans = await plan_of(crowded, fire_moving, mode)
+    assert all(names(condition, {"job_id"}) for condition in conditions(plans, "jobs"))
+
+
+@both_modes
+@pytest.mark.parametrize("act", [fire_moving, end, renew])
+async def test_the_fence_is_read_by_its_key(crowded: StoreWorld, act: Act, mode: str) -> None:
+    plans = await plan_of(crowded, act, mode)
+    assert all(names(condition, {"shard", "term"}) for condition in conditions(plans, "shard_terms"))
+
+
+@both_modes
+async def test_recent_open_runs_are_short_ranges_of_the_key(crowded: StoreWorld, mode: str) -> None:
+    plans = await plan_of(crowded, open_runs, mode)
+    (condition,) = conditions(plans, "runs")
+    assert condition.count("run_id") == 2
+
+
+async def test_a_runs_life_changes_no_index_of_runs(world: StoreWorld) -> None:
+    """Changes of a run stay on its page (HOT): no changing column is indexed, and pages are half empty."""
+    await world.own(0)
+    runs = [await world.plant_run(await world.plant_job()) for _ in range(50)]
+    await world.leases().renew([Renewal(0, 1, run_id, 1, NEXT_US, b"half") for run_id in runs])
+    items = [Ending(0, 1, r, 1, RunState.SUCCEEDED, AttemptOutcome.SUCCEEDED, b"token") for r in runs]
+    await world.completion().end(items, now_us=NOW_US)
+
+    async def nearly_all_hot() -> bool:
+        query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'"
+        changed, hot = await world.eye.fetchrow(query)
+        assert changed == 2 * len(runs)
+        return bool(hot >= 0.9 * changed)
+
+    await eventually(nearly_all_hot, what="100 changes of runs, nearly all of them HOT")
