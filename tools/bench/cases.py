@@ -22,8 +22,8 @@ async def throughput(scale: float) -> list[Figure]:
             now_us = time.time_ns() // 1000
             begin_us = now_us + 6 * US
             half = each // 2
-            # Half one-offs, half from jobs that fire four times, once a second.
-            schedules = one_offs(half, begin_us, 2 * US) + recurring(half // 4, US, begin_us, begin_us + 4 * US)
+            # Half one-offs, half from jobs that fire twice, a second apart: most are due within the first second.
+            schedules = one_offs(half, begin_us, US) + recurring(half // 2, US, begin_us, begin_us + 2 * US)
             expected = await system.loader.load(schedules, now_us=now_us, prefix=f"crowd-{number}")
             await system.finish(expected, within_s=120)
             await system.starts(expected)
