@@ -41,7 +41,7 @@ class Fleet:
     """The processes over one `backing`. `environ` is what they get beside their addresses; logs go to `log_dir`."""
 
     def __init__(self, backing: Backing, log_dir: Path, environ: Mapping[str, str]) -> None:
-        self._backing = backing
+        self.backing = backing
         self._log_dir = log_dir
         self._environ = dict(environ)
         self.members: list[Member] = []
@@ -113,8 +113,8 @@ class Fleet:
         given = {
             **self._environ,
             "PYTHONPATH": os.pathsep.join(_import_path(self._environ.get("PYTHONPATH", ""))),
-            "TIDEWHEEL_DATABASE_URL": self._backing.database_url,
-            "TIDEWHEEL_ETCD_ENDPOINTS": ",".join(self._backing.etcd_endpoints),
+            "TIDEWHEEL_DATABASE_URL": self.backing.database_url,
+            "TIDEWHEEL_ETCD_ENDPOINTS": ",".join(self.backing.etcd_endpoints),
         }
         if role == "worker":
             given["TIDEWHEEL_ADDRESS"] = self.addresses
