@@ -1,4 +1,4 @@
-"""The values by which a dispatcher proves its right to write: (shard, term) and the range of buckets it covers. Pure."""
+"""The values by which a dispatcher proves its right to write: (shard, term), and the buckets that it covers. Pure."""
 
 from __future__ import annotations
 

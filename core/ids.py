@@ -37,7 +37,8 @@ def trigger_run_id(namespace: str, request_id: str, hash16: int, accepted_us: in
 
 def chain_id(job_id: UUID, job_version: int) -> UUID:
     """Id of the due row that carries the occurrences of one version of a job."""
-    return UUID(bytes=blake2b(job_id.bytes + job_version.to_bytes(8, "big"), digest_size=16, person=b"tw-chain").digest())
+    named = job_id.bytes + job_version.to_bytes(8, "big")
+    return UUID(bytes=blake2b(named, digest_size=16, person=b"tw-chain").digest())
 
 
 def run_shard(run_id: UUID, shard_count: int) -> int:

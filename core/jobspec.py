@@ -66,9 +66,9 @@ class JobSpec:
     queue: str = "default"
     payload_type: str = ""
     schedule: Schedule | None = None
-    retry: Retry = Retry()
+    retry: Retry = field(default_factory=Retry)
     overlap: Overlap = Overlap.SKIP
-    catch_up: CatchUp = CatchUp()
+    catch_up: CatchUp = field(default_factory=CatchUp)
     timeout_us: int = 3600 * US_PER_S
     description: str = ""
     contact: str = ""
@@ -86,11 +86,15 @@ class JobSpec:
             raise Invalid("labels", "at most 32 entries are taken")
         for key, value in self.labels.items():
             if not _LABEL_KEY.match(key):
-                raise Invalid("labels", f"key {key[:80]!r} must be 1 to 63 characters of A-Z, a-z, 0-9, '.', '_', '/', '-'")
+                rule = "must be 1 to 63 characters of A-Z, a-z, 0-9, '.', '_', '/', '-'"
+                raise Invalid("labels", f"key {key[:80]!r} {rule}")
             _check_length(value, 128, f"labels[{key}]")
 
     def to_json(self) -> dict[str, Any]:
-        """The stored form; `from_json` gives the same value back."""
+        """The stored form; `from_json` gives the same value back.
+
+        Defaults are written out, so that a later release's other defaults do not change jobs that were accepted.
+        """
         return {
             "handler": self.handler,
             "queue": self.queue,
