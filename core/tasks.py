@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from core.clock import Clock
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Tasks:
@@ -51,6 +52,23 @@ class Tasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end although the caller may be cancelled meanwhile; the cancellation is raised afterwards.
+
+    For what must not be left half done and has a bound of its own, as a COMMIT.
+    """
+    task = asyncio.create_task(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError from task.exception()
+    return task.result()
 
 
 class Wake:

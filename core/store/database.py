@@ -6,7 +6,6 @@ the COMMIT inside the retry. Both go through the one retry loop. Every call has 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from core.errors import Invalid, Unavailable
 from core.rand import Rand
 from core.store.statement import Kind, Statement, statement
 from core.store.transact import Progress, RestartTransaction, Retrier, RetryLimits, lost_ddl_race
+from core.tasks import to_the_end
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -180,16 +180,16 @@ class Database:
     async def transaction(self, body: Callable[[Transaction], Awaitable[T]], *, repeat_unknown: bool = False) -> T:
         """Run `body` in a transaction and commit it. A body that raises is rolled back.
 
-        The COMMIT is shielded: a caller that is cancelled meanwhile leaves no session in doubt.
+        A caller that is cancelled during the COMMIT learns of it when that has ended: no session is left in doubt.
         """
 
         async def attempt(progress: Progress) -> T:
             async with self._engine.connect() as connection:
-                async with connection.begin() as begun:
-                    transaction = Transaction(connection, progress)
-                    answer = await body(transaction)
-                    transaction.committing()
-                    await asyncio.shield(begun.commit())
+                begun = await connection.begin()
+                transaction = Transaction(connection, progress)
+                answer = await body(transaction)
+                transaction.committing()
+                await to_the_end(begun.commit())
                 return answer
 
         return await self._retrier.run(attempt, repeat_unknown=repeat_unknown)

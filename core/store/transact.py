@@ -37,9 +37,12 @@ class Consequence(Enum):
 
 _RESTART = frozenset({"40001", "40P01"})
 # 53xxx: out of connections, memory or disk. 57P03: starting up. 55P03: a lock was not to be had in time. 25006: the
-# server is read-only. 57014 is a statement that ran into its timeout: rolled back by the server before it answered.
-_NOT_APPLIED = frozenset({"53000", "53100", "53200", "53300", "57P03", "55P03", "25006", "57014", "28000", "3D000"})
+# server is read-only. 28xxx, 3D000: it does not let us in (a password or a database that is being changed).
+_NOT_APPLIED = frozenset({"53000", "53100", "53200", "53300", "57P03", "55P03", "25006", "28000", "28P01", "3D000"})
 _UNKNOWN = frozenset({"40003"})
+# A statement that ran into its timeout or was cancelled. At a COMMIT, or an autocommit statement's own, nobody knows
+# which side of it the cancel met.
+_CANCELED = "57014"
 
 
 def sqlstate_of(error: BaseException) -> str | None:
@@ -71,7 +74,7 @@ def consequence_of(error: BaseException, *, sent: bool) -> Consequence:
         return Consequence.NOT_APPLIED
     if state in _UNKNOWN:
         return Consequence.UNKNOWN
-    if _is_connection_trouble(error, state):
+    if state == _CANCELED or _is_connection_trouble(error, state):
         return Consequence.UNKNOWN if sent else Consequence.NOT_APPLIED
     return Consequence.DEFECT
 
@@ -144,5 +147,7 @@ class Progress:
 
 
 def _final(error: BaseException, *, unknown: bool) -> Exception:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    original = error.orig if isinstance(error, DBAPIError) else None
+    said = str((original and original.__cause__) or original or error)
+    reason = said.splitlines()[0] if said else type(error).__name__
     return OutcomeUnknown(reason) if unknown else Unavailable(f"the database is not available: {reason}")
