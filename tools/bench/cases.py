@@ -16,6 +16,7 @@ async def throughput(scale: float) -> list[Figure]:
     """runs_per_s_e2e: a crowd of no-op runs, half of them from recurring jobs, offered faster than they can be done."""
     each = max(2_000, int(40_000 * scale))
     rounds: list[float] = []
+    costs: list[dict[str, float]] = []
     with System() as system:
         await system.start()
         for number in range(ROUNDS):
@@ -25,7 +26,10 @@ async def throughput(scale: float) -> list[Figure]:
             # Half one-offs, half from jobs that fire twice, a second apart: most are due within the first second.
             schedules = one_offs(half, begin_us, US) + recurring(half // 2, US, begin_us, begin_us + 2 * US)
             expected = await system.loader.load(schedules, now_us=now_us, prefix=f"crowd-{number}")
+            before = system.cpu_s()
             await system.finish(expected, within_s=120)
+            after = system.cpu_s()
+            costs.append({part: (after[part] - before[part]) * 1e6 / each for part in after})
             await system.starts(expected)
             ends = await system.loader.ended_us(expected)
             if any(state != 3 for state, _ in ends.values()):
@@ -34,7 +38,11 @@ async def throughput(scale: float) -> list[Figure]:
             rounds.append(len(expected.due_us) / span_s)
         settings = await system.loader.settings()
     detail = f"{each} runs a round, half one-off, half recurring; 2 dispatchers, 2 workers, 64 shards; {settings}"
-    return [figure("runs_per_s_e2e", "1/s", rounds, detail)]
+    figures = [figure("runs_per_s_e2e", "1/s", rounds, detail)]
+    for part in costs[0]:
+        name = f"cpu_us_per_run_{part.replace(' ', '_')}"
+        figures.append(figure(name, "us", [cost[part] for cost in costs], "processor time of that part, a run"))
+    return figures
 
 
 async def lateness(scale: float) -> list[Figure]:

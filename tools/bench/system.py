@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 from core.store.migrations import migrate
 from tools.bench.load import US, Expected, Loader, one_offs
 from tools.fleet import Fleet, Member, until_served
@@ -97,6 +99,16 @@ class System:
         )
         self._workers.append((child, log))
 
+    def cpu_s(self) -> dict[str, float]:
+        """Processor seconds used so far, by part of the system."""
+        parts = {
+            "postgres": [self._backing.database.pid] if self._backing.database else [],
+            "dispatchers": [m.child.process.pid for m in self.fleet.members if m.role == "dispatcher"],
+            "workers": [child.process.pid for child, _ in self._workers],
+            "control planes": [m.child.process.pid for m in self.fleet.members if m.role == "control plane"],
+        }
+        return {part: sum(_tree_cpu_s(pid) for pid in pids) for part, pids in parts.items()}
+
     async def finish(self, expected: Expected, *, within_s: float) -> None:
         """Wait until every owed run has ended."""
         deadline_s = time.monotonic() + within_s
@@ -126,6 +138,18 @@ class System:
                     found.append(Start(run_id, int(attempt), expected.due_us[run_id], int(started_us)))
         _judge(found, expected, doubles_explained=doubles_explained)
         return found
+
+
+def _tree_cpu_s(pid: int) -> float:
+    root = psutil.Process(pid)
+    used = 0.0
+    for process in [root, *root.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        used += times.user + times.system
+    return used
 
 
 def _judge(found: list[Start], expected: Expected, *, doubles_explained: bool) -> None:
