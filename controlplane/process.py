@@ -261,6 +261,7 @@ def _server(base: _Base, parts: _Parts) -> ApiServer:
         return parts.gate.closed_because or parts.probe.silence
 
     ailments = {
+        "": without_database,
         jobs.SERVICE: without_database,
         runs.SERVICE: without_database,
         admin.SERVICE: without_database,

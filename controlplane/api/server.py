@@ -34,7 +34,10 @@ class ApiServer:
         register: Register,
         ailments: Mapping[str, Ailing],
     ) -> None:
-        """`ailments` says for each public service why it cannot work, or nothing. Raises Invalid."""
+        """`ailments` says for each public service, and under "" for the whole, why it cannot work, or nothing.
+
+        Raises Invalid.
+        """
         self._listen = check_loopback(settings.listen, "controlplane.listen")
         self._ailments = ailments
         self._health = health.aio.HealthServicer()
@@ -57,7 +60,7 @@ class ApiServer:
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if settings.reflection:
-            names = [*ailments, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
+            names = [*filter(None, ailments), health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
             reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], self._server)
 
     async def start(self) -> str:
@@ -78,11 +81,9 @@ class ApiServer:
             await clock.sleep(_HEALTH_EVERY_S)
 
     async def tell_health(self) -> None:
-        """Say of each service, and of "" for all of them, whether it can do its work."""
-        found = {service: ailing() for service, ailing in self._ailments.items()}
-        found[""] = next((reason for reason in found.values() if reason), "")
-        for service, reason in found.items():
-            before = self._said.get(service)
+        """Say of each service whether it can do its work."""
+        for service, ailing in self._ailments.items():
+            before, reason = self._said.get(service), ailing()
             if before == reason:
                 continue
             status = health_pb2.HealthCheckResponse.NOT_SERVING if reason else health_pb2.HealthCheckResponse.SERVING
