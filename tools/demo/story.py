@@ -114,8 +114,8 @@ class Story:
         # The busier one: its loss can be seen.
         victim = max(dispatchers, key=lambda member: self.tally.fired[member.name])
         shards = frozenset(owned.shards_of(victim.address))
-        who = f"{victim.name} (process {victim.child.pid})"
-        self._say(f"kill -9 of {who} on purpose: {len(shards)} shards lose their owner")
+        who = f"{victim.name} (pid {victim.child.pid})"
+        self._say(f"kill -9 of {who} on purpose; {len(shards)} shards have no owner")
         self.system.fleet.kill(victim)
         self.killed = Killed(victim, now_us(), shards)
 
