@@ -25,7 +25,10 @@ from dispatcher.runtime import Memory, RestingRun, Runtime
 
 log = logging.getLogger(__name__)
 
-_CHUNK = 500
+# Also the number of job versions, payloads included, that are looked at together: below what Jobs keeps in any case.
+_CHUNK = 200
+# A statement whose answer was lost may still be at work in the server for so long (its own time limit, and some).
+_IN_FLIGHT_LIMIT_S = 4.0
 
 
 class Adoption:
@@ -42,22 +45,28 @@ class Adoption:
 
         Raises Unavailable or OutcomeUnknown; running it again goes on where it stopped.
         """
+        counts = (held.doubts, held.overflows)
+        settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
         ranges = run_id_ranges(held.shard, self._runtime.cluster.shard_count, held.open_from_us)
         found = await self._leases.open_runs(held.shard, ranges)
-        own = [run for run in found if run.home_term == held.term]
-        foreign = [run for run in found if run.home_term != held.term and not _is_resting(run)]
-        resting = [run for run in found if run.home_term != held.term and _is_resting(run)]
-        await self._memory.jobs.load((run.job_id, run.job_version) for run in found)
+        found.sort(key=lambda run: (run.due_at_us, run.run_id))
         count = 0
-        for start in range(0, len(foreign), _CHUNK):
-            chunk = foreign[start : start + _CHUNK]
-            own.extend(await self._rehome(chunk, held))
-            count += len(chunk)
-        for run in (*own, *resting):
-            self._hold(run, held)
-        held.adopted = True
+        for start in range(0, len(found), _CHUNK):
+            count += await self._take_home(found[start : start + _CHUNK], held)
+        held.resolved = (counts[0] if settled else counts[0] - 1, counts[1])
         self._memory.wakes.match.set()
         return count
+
+    async def _take_home(self, chunk: Sequence[OpenRun], held: HeldTerm) -> int:
+        await self._memory.jobs.load((run.job_id, run.job_version) for run in chunk)
+        foreign = [run for run in chunk if run.home_term != held.term and not _is_resting(run)]
+        adopted = {run.run_id: run for run in await self._rehome(foreign, held)} if foreign else {}
+        for run in chunk:
+            if run.home_term == held.term or _is_resting(run):
+                self._hold(run, held)
+            elif run.run_id in adopted:  # otherwise it ended, or is no longer ours
+                self._hold(adopted[run.run_id], held)
+        return len(adopted)
 
     async def _rehome(self, chunk: Sequence[OpenRun], held: HeldTerm) -> list[OpenRun]:
         margin_us = round(self._runtime.settings.adoption_margin_s * US_PER_S)
@@ -72,24 +81,29 @@ class Adoption:
         memory = self._memory
         if memory.attempts.get(run.run_id) is not None or memory.routes.holds(run.run_id):
             return
-        if run.run_id in memory.resting:
+        if run.run_id in memory.resting or run.run_id in memory.matching:
             return
-        job = memory.jobs.get((run.job_id, run.job_version))
+        key = (run.job_id, run.job_version)
+        job = memory.jobs.get(key)
         stands_open = run.scheduled_for_us < held.open_from_us
+        still = RestingRun(run.run_id, run.shard, held.term, run.job_id, run.scheduled_for_us, stands_open)
         if _is_resting(run):
-            memory.resting[run.run_id] = RestingRun(
-                run.run_id, run.shard, held.term, run.job_id, run.scheduled_for_us, stands_open
-            )
+            memory.resting[run.run_id] = still
         elif not isinstance(job, JobVersion):
-            log.error("run %s stays where it is: its job cannot be read", run.run_id)
+            if run.run_id not in memory.unreadable:
+                log.error("run %s stays where it is: its job cannot be read", run.run_id)
+                memory.unreadable[run.run_id] = still
+            memory.jobs.forget([key])
         elif run.state is RunState.LEASED:
             self._hold_leased(run, job, stands_open)
         else:
-            memory.routes.wait(_waiting(run, job, stands_open))
+            memory.unreadable.pop(run.run_id, None)
+            memory.let_wait(_waiting(run, job, stands_open))
 
     def _hold_leased(self, run: OpenRun, job: JobVersion, stands_open: bool) -> None:
         if run.token_hash is None:
             return
+        self._memory.unreadable.pop(run.run_id, None)
         live = LiveAttempt(
             run_id=run.run_id,
             shard=run.shard,
@@ -111,6 +125,8 @@ class Adoption:
             stands_open=stands_open,
         )
         self._memory.attempts.add(live)
+        if self._memory.unsent.pop(run.token_hash, None) is not None:
+            self._memory.attempts.mark_unsent(live)
 
 
 def _is_resting(run: OpenRun) -> bool:

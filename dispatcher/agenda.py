@@ -79,8 +79,12 @@ class Agenda:
 
     def put_back(self, row: DueRow) -> None:
         """The row was not consumed and is to be tried again."""
+        self.postpone(row, row.due_at_us)
+
+    def postpone(self, row: DueRow, until_us: int) -> None:
+        """Nothing can be done about the row now: keep it away from the due loop until `until_us`."""
         self._counter += 1
-        heapq.heappush(self._heap, (row.due_at_us, self._counter, row))
+        heapq.heappush(self._heap, (until_us, self._counter, row))
 
     def drop_uncovered(self, shard: int, low: int, high: int) -> None:
         """Forget waiting rows of `shard` in buckets [low, high): the range is no longer ours."""

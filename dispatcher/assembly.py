@@ -99,12 +99,13 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     completion = CompletionLoop(runtime, memory, Completion(database, owner), watch, owner_address)
     scanning = DiscoveryLoop(runtime, memory, discovery)
     ownership = Ownership(runtime, memory, coord, Terms(database), marks, Adoption(runtime, memory, leases, watch))
-    ownership.quiet = due.quiet
+    progress = ProgressLoop(runtime, memory, marks, discovery, leases, watch)
+    ownership.quiet = progress.quiet = due.quiet
     loops = Loops(
         due=due,
         matching=MatchLoop(runtime, memory, leases, delivery, watch),
         discovery=scanning,
-        progress=ProgressLoop(runtime, memory, marks, discovery, leases, watch),
+        progress=progress,
         completion=completion,
         renewals=RenewalLoop(runtime, memory, leases, watch),
         reaper=Reaper(runtime, memory, completion),
@@ -116,6 +117,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
             interval_s=report_interval_s,
             draining=lambda: ownership.draining,
             last_pass_s=lambda: scanning.last_pass_s,
+            fired=lambda: due.fired,
         ),
     )
     return Assembly(runtime, memory, loops)

@@ -55,7 +55,14 @@ class LiveAttempt:
     # After a time-out heartbeats extend nothing any more.
     lease_fixed: bool = False
     ending: bool = False
+    # Certainly never sent to a worker: to be given back at once.
+    unsent: bool = False
     stands_open: bool = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The term that answers for the run."""
+        return self.shard, self.term
 
     @property
     def job_id(self) -> UUID:
@@ -103,7 +110,10 @@ class Attempts:
         return gone
 
     def due_for_check(self, now_us: int) -> list[LiveAttempt]:
-        """The attempts whose lease has ended or whose time is up by `now_us`; each gets its next alarm."""
+        """The attempts whose lease has ended, whose time is up, or that never left, by `now_us`.
+
+        Whoever handles one sets its next alarm.
+        """
         found = []
         while self._alarms and self._alarms[0][0] <= now_us:
             _, _, run_id, attempt = heapq.heappop(self._alarms)
@@ -125,7 +135,14 @@ class Attempts:
     def next_alarm_us(self) -> int | None:
         return self._alarms[0][0] if self._alarms else None
 
+    def mark_unsent(self, live: LiveAttempt, again_us: int = 0) -> None:
+        """The assignment never left: the next check, not before `again_us`, finds the attempt."""
+        live.unsent = True
+        self.check_again(live, again_us)
+
     def _alarm_at(self, live: LiveAttempt) -> int:
+        if live.unsent:
+            return 0
         return live.lease_until_us if live.timed_out else min(live.lease_until_us, live.timeout_at_us)
 
     def _set_alarm(self, live: LiveAttempt) -> None:

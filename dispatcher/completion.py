@@ -8,7 +8,6 @@ answered "stale" unread (rule of ownership 13).
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from collections import defaultdict
 from collections.abc import Callable
@@ -18,8 +17,7 @@ from uuid import UUID
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.errors import OutcomeUnknown, Unavailable
-from core.ids import token_hash
-from core.states import AttemptOutcome, RunState
+from core.states import OPEN_RUN_STATES, AttemptOutcome, RunState
 from core.store.completion import Completion, Ended, Ending, RunHolding
 from core.telemetry.metrics import RefusedWrite
 from dispatcher.attempts import LiveAttempt
@@ -29,6 +27,7 @@ from dispatcher.fence_watch import FenceWatch
 from dispatcher.routes import WaitingRun
 from dispatcher.runtime import Memory, RestingRun, Runtime
 from dispatcher.session import WorkerSession
+from dispatcher.verdicts import verdict_on
 
 log = logging.getLogger(__name__)
 
@@ -155,8 +154,7 @@ class CompletionLoop:
                 live.run_id, live.shard, live.term, live.job_id, live.scheduled_for_us, live.stands_open
             )
         elif state is RunState.PENDING:
-            self._memory.routes.wait(_waiting_again(live, item))
-            self._memory.wakes.match.set()
+            self._memory.let_wait(_waiting_again(live, item))
         if self._runtime.tracing.enabled and item.uncounted == 0:
             self._trace(item, live, state, now_us)
 
@@ -210,9 +208,20 @@ class CompletionLoop:
             if verdict == pb.VERDICT_REDIRECT and not address:
                 verdict = pb.VERDICT_RETRY
             answers.append((submission, verdict, address if verdict == pb.VERDICT_REDIRECT else ""))
-            if submission.session is None and verdict in (pb.VERDICT_STALE, pb.VERDICT_ACCEPTED):
-                self._forget(submission)
+            self._correct_memory(submission.run_id, holding)
         self._answer(answers)
+
+    def _correct_memory(self, run_id: UUID, holding: RunHolding | None) -> None:
+        """Let memory follow the row: an ending whose answer was lost, or a renewal."""
+        live = self._memory.attempts.get(run_id)
+        if live is None or (holding is not None and live.attempt > holding.attempt):
+            return
+        if holding is not None and holding.state is RunState.LEASED and holding.attempt == live.attempt:
+            live.sql_lease_until_us = holding.lease_until_us
+            return
+        self._memory.attempts.remove(live)
+        if holding is not None and holding.state in OPEN_RUN_STATES:
+            self._memory.doubt([live.key], self._runtime.clock.monotonic_s())
 
     async def judge_heartbeats(self, session: WorkerSession, refs: list[tuple[UUID, pb.AttemptRef]]) -> None:
         """Answer heartbeats for attempts that this process does not hold: stale or redirected, by the runs' rows."""
@@ -229,29 +238,14 @@ class CompletionLoop:
                 address = self._owner_address(holding.shard)
                 if address:
                     items.append(_acknowledgement(submission, verdict, address))
-            elif verdict in (pb.VERDICT_STALE, pb.VERDICT_ACCEPTED):
+            elif verdict == pb.VERDICT_STALE:
                 items.append(_acknowledgement(submission, pb.VERDICT_STALE, ""))
         if items:
             session.acknowledge(items)
 
     def _verdict(self, submission: Submission, holding: RunHolding | None) -> pb.Verdict:
-        if holding is None or holding.token_hash is None:
-            return pb.VERDICT_STALE
-        same = holding.attempt == submission.attempt and (
-            submission.token is None or hmac.compare_digest(holding.token_hash, token_hash(submission.token))
-        )
-        if not same:
-            return pb.VERDICT_STALE
-        if holding.state is not RunState.LEASED:
-            return pb.VERDICT_ACCEPTED  # this very attempt has been recorded: by an earlier send, or by its lease's end
-        if self._memory.holdings.get((holding.shard, holding.home_term)) is not None:
-            return pb.VERDICT_RETRY  # ours, and not yet in memory: adoption is on its way
-        return pb.VERDICT_REDIRECT
-
-    def _forget(self, submission: Submission) -> None:
-        live = self._memory.attempts.get(submission.run_id)
-        if live is not None and live.attempt == submission.attempt:
-            self._memory.attempts.remove(live)
+        at_home = holding is not None and self._memory.holdings.get((holding.shard, holding.home_term)) is not None
+        return verdict_on(submission.word, submission.attempt, submission.token, holding, at_home=at_home)
 
     def _answer(self, answers: list[tuple[Submission, pb.Verdict, str]]) -> None:
         by_session: dict[WorkerSession, list[pb.Acknowledgement]] = defaultdict(list)

@@ -44,9 +44,14 @@ class Delivery:
         grant = LeaseGrant(taker.worker_id, token_hash(token), now_us + self._runtime.lease_us)
         return DrawnLease(taker, token, grant)
 
-    def give_back(self, drawn: DrawnLease) -> None:
-        """The lease was not written for certain: the credit is free again."""
+    def give_back(self, drawn: DrawnLease, *, in_doubt: bool = False) -> None:
+        """Nothing was sent: the credit is free again.
+
+        `in_doubt`: the lease may have been written all the same. If it turns up, nobody runs that attempt.
+        """
         drawn.taker.return_credit()
+        if in_doubt:
+            self._memory.remember_unsent(drawn.grant.token_hash, self._runtime.clock.monotonic_s())
 
     def deliver(self, run: WaitingRun, attempt: int, drawn: DrawnLease, leased_us: int) -> None:
         """The lease of attempt number `attempt` has committed: send it."""
@@ -73,8 +78,10 @@ class Delivery:
             payload=run.payload,
         )
         self._memory.attempts.add(live)
-        if session is not None:
+        if session is not None and not session.closed:
             session.assign(self._assignment(live, drawn.token))
+        else:  # the stream ended while the lease was being written
+            self._memory.attempts.mark_unsent(live)
         sent_us = self._runtime.clock.now_us()
         self._runtime.metrics.lateness(Stage.MATCH, (sent_us - run.due_at_us,))
         if self._runtime.tracing.enabled:

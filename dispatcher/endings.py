@@ -69,14 +69,19 @@ def ending_of(
         outcome=outcome,
         token_hash=live.token_hash if by_worker else None,
         lease_until_us=0 if by_worker else live.sql_lease_until_us,
-        error=error[:MAX_ERROR_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}"),
+        error=_storable(error[:MAX_ERROR_CHARS]),
         result=result,
-        result_type=word.result_type if isinstance(word, Succeeded) else "",
+        result_type=_storable(word.result_type) if isinstance(word, Succeeded) else "",
         retry_at_us=retry_at_us,
         retry_bucket=scale.bucket_of(retry_at_us),
         uncounted=1 if event is RunEvent.RETURN else 0,
         stands_open=live.stands_open,
     )
+
+
+def _storable(text: str) -> str:
+    """What workers write as the databases take it: no text there holds the NUL character."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _judge(word: Word, live: LiveAttempt) -> tuple[RunEvent, AttemptOutcome, str]:

@@ -1,7 +1,8 @@
 """The due loop: at its time a due row becomes a run, leased to a credit if there is one.
 
-It sleeps until the first row in memory is due, takes everything that is, decides (planner), reserves credits, writes
-one statement a kind, and delivers. A lone run leaves at once; while a statement is under way the next crowd gathers.
+It sleeps until the first row in memory is due, takes everything that is, has it drafted (drafting.py: decisions and
+credits), writes one statement a kind, and delivers. A lone run leaves at once; while a statement is under way the next
+crowd gathers.
 It never fires early: `now` is a lower bound of the database's time, and a suspected jump of that clock holds it.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from uuid import UUID
 
 from core.errors import OutcomeUnknown, Unavailable
 from core.states import DueKind, SkipReason
@@ -19,28 +20,18 @@ from core.store.firing import FireChain, Fired, FireRun, Firing, MadeRun
 from core.store.job_lookup import JobLookup
 from core.telemetry.metrics import RefusedWrite, Stage
 from core.telemetry.tracing import RunRef
-from dispatcher.delivery import Delivery, DrawnLease
+from dispatcher.delivery import Delivery
+from dispatcher.drafting import Draft, Drafting
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.holdings import HeldTerm
-from dispatcher.jobs import JobVersion, Unreadable
-from dispatcher.planner import chain_item, decide, due_key, set_aside
-from dispatcher.routes import WaitingRun, route_of
+from dispatcher.jobs import JobVersion
+from dispatcher.routes import WaitingRun
 from dispatcher.runtime import Memory, Runtime
 
 log = logging.getLogger(__name__)
 
 # After the database refused a batch: how long the due loop rests before it tries again.
 _TROUBLE_WAIT_S = 0.1
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A due row on its way through a statement, with the lease that was drawn for it."""
-
-    row: DueRow
-    job: JobVersion | None
-    item: FireChain | FireRun
-    drawn: DrawnLease | None
 
 
 class DueLoop:
@@ -54,7 +45,10 @@ class DueLoop:
         self._firing = firing
         self._lookup = lookup
         self._delivery = delivery
+        self._drafting = Drafting(runtime, memory, delivery)
         self._watch = watch
+        # Due rows consumed since the start, for the reports to the leader.
+        self.fired = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -100,22 +94,13 @@ class DueLoop:
         except (Unavailable, OutcomeUnknown) as error:
             await self._rest(list(held), error)
             return
-        moving: list[_Pending] = []
-        ending: list[_Pending] = []
-        readying: list[_Pending] = []
-        for row, term in held.items():
-            if row.kind is DueKind.RUN:
-                readying.extend(self._plan_run(row, term, now_us))
-            else:
-                pending = self._plan_chain(row, term, now_us)
-                chain = pending.item
-                (moving if isinstance(chain, FireChain) and chain.next is not None else ending).append(pending)
-        parts = [part for part in (moving, ending, readying) if part]
-        outcomes = await asyncio.gather(*(self._write(part, now_us) for part in parts), return_exceptions=True)
-        for outcome in outcomes:
+        drafts = self._drafting.draft(held, now_us)
+        writes = (self._write(part, now_us) for part in drafts.parts)
+        for outcome in await asyncio.gather(*writes, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
-        await self._mark_unreadable(held)
+        if drafts.unreadable:
+            await self._mark_unreadable(list(drafts.unreadable.values()))
 
     async def _rest(self, rows: Sequence[DueRow], error: Exception) -> None:
         log.warning("firing waits for the database: %s", error)
@@ -133,80 +118,53 @@ class DueLoop:
                 covered[row] = held
         return covered
 
-    # --- planning ---
-
-    def _plan_chain(self, row: DueRow, held: HeldTerm, now_us: int) -> _Pending:
-        job = self._memory.jobs.get((row.job_id, row.job_version))
-        if not isinstance(job, JobVersion):
-            broken = job or Unreadable(row.job_id, row.job_version, 0, "the job has no such version")
-            item = set_aside(row, broken, held.term, now_us, self._runtime.scale, held.open_from_us)
-            return _Pending(row, None, item, None)
-        decision = decide(row, job, now_us, self._runtime.scale, self._runtime.enumerator)
-        drawn = self._draw(job, now_us) if decision.run_us is not None else None
-        lease = None if drawn is None else drawn.grant
-        item = chain_item(row, job, decision, lease, term=held.term, open_from_us=held.open_from_us)
-        return _Pending(row, job, item, drawn)
-
-    def _plan_run(self, row: DueRow, held: HeldTerm, now_us: int) -> list[_Pending]:
-        job = self._memory.jobs.get((row.job_id, row.job_version))
-        if not isinstance(job, JobVersion):
-            self._memory.agenda.done(row)  # left where it is; scans bring it back until the job can be read
-            return []
-        drawn = self._draw(job, now_us)
-        return [_Pending(row, job, FireRun(due_key(row, held.term), None if drawn is None else drawn.grant), drawn)]
-
-    def _draw(self, job: JobVersion, now_us: int) -> DrawnLease | None:
-        route = route_of(job)
-        if self._memory.routes.is_waiting(route):
-            return None  # a newer run does not overtake those that wait
-        taker = self._memory.routes.reserve(route)
-        return None if taker is None else self._delivery.draw_lease(taker, now_us)
-
     # --- writing, and what follows ---
 
-    async def _write(self, batch: list[_Pending], now_us: int) -> None:
+    async def _write(self, batch: list[Draft], now_us: int) -> None:
         clock = self._runtime.clock
         sent_s = clock.monotonic_s()
         try:
             fired = await self._statement(batch, now_us)
         except (Unavailable, OutcomeUnknown) as error:
-            for pending in batch:
-                if pending.drawn is not None:
-                    self._delivery.give_back(pending.drawn)
+            for draft in batch:
+                if draft.drawn is not None:
+                    self._delivery.give_back(draft.drawn, in_doubt=isinstance(error, OutcomeUnknown))
             if isinstance(error, OutcomeUnknown):  # runs may have been made that this memory does not hold
-                self._memory.reload.update((p.row.shard, p.item.key.term) for p in batch)
-            await self._rest([p.row for p in batch], error)
+                self._memory.doubt(((d.row.shard, d.item.key.term) for d in batch), clock.monotonic_s())
+            await self._rest([d.row for d in batch], error)
             return
         committed_us = clock.now_us()
-        asked = [(p.row.shard, p.item.key.term) for p in batch]
+        asked = [(d.row.shard, d.item.key.term) for d in batch]
         self._watch.note(asked, fired.fences, sent_s=sent_s, kind=RefusedWrite.FIRE)
         self._runtime.metrics.fired(len(fired.consumed))
+        self.fired += len(fired.consumed)
         late_us = [committed_us - run.due_at_us for run in fired.made.values()]
         self._runtime.metrics.lateness(Stage.FIRE, late_us)
-        for position, pending in enumerate(batch):
-            self._settle(pending, position, fired, now_us, committed_us)
+        for position, draft in enumerate(batch):
+            self._settle(draft, position, fired, now_us, committed_us)
 
-    async def _statement(self, batch: list[_Pending], now_us: int) -> Fired:
-        chains = [p.item for p in batch if isinstance(p.item, FireChain)]
+    async def _statement(self, batch: list[Draft], now_us: int) -> Fired:
+        chains = [d.item for d in batch if isinstance(d.item, FireChain)]
         if chains:
             return await self._firing.fire_chains(chains, now_us=now_us)
-        return await self._firing.fire_runs([p.item for p in batch if isinstance(p.item, FireRun)], now_us=now_us)
+        return await self._firing.fire_runs([d.item for d in batch if isinstance(d.item, FireRun)], now_us=now_us)
 
-    def _settle(self, pending: _Pending, position: int, fired: Fired, began_us: int, committed_us: int) -> None:
-        memory, row = self._memory, pending.row
+    def _settle(self, draft: Draft, position: int, fired: Fired, began_us: int, committed_us: int) -> None:
+        memory, row = self._memory, draft.row
         memory.agenda.done(row)
         made = fired.made.get(position)
-        if pending.drawn is not None and (made is None or pending.job is None):
-            self._delivery.give_back(pending.drawn)
+        if draft.drawn is not None and (made is None or draft.job is None):
+            self._delivery.give_back(draft.drawn)
         if position not in fired.consumed:
             # Fence lost, job edited, or row gone: forget what was believed; the next scan shows what stands.
             memory.jobs.forget([(row.job_id, row.job_version)])
+            memory.landed.add(row.shard)
             memory.wakes.discover.set()
             return
-        if isinstance(pending.item, FireChain):
-            self._follow_chain(pending.item, row, made)
-        if made is not None and pending.job is not None:
-            self._start(pending, pending.job, made, began_us, committed_us)
+        if isinstance(draft.item, FireChain):
+            self._follow_chain(draft.item, row, made)
+        if made is not None and draft.job is not None:
+            self._start(draft, draft.job, made, began_us, committed_us)
         else:
             memory.resting.pop(row.id, None)
 
@@ -235,32 +193,32 @@ class DueLoop:
         if held.covers(bucket):
             self._memory.agenda.add(following)
 
-    def _start(self, pending: _Pending, job: JobVersion, made: MadeRun, began_us: int, committed_us: int) -> None:
-        item = pending.item
-        run_id = item.run.run_id if isinstance(item, FireChain) and item.run is not None else pending.row.id
+    def _start(self, draft: Draft, job: JobVersion, made: MadeRun, began_us: int, committed_us: int) -> None:
+        item = draft.item
+        run_id = item.run.run_id if isinstance(item, FireChain) and item.run is not None else draft.row.id
         rested = self._memory.resting.pop(run_id, None)
         open_from_us = item.open_from_us if isinstance(item, FireChain) else 0
+        stood_at_birth = made.scheduled_for_us < max(open_from_us, item.stand_before_us)
         waiting = WaitingRun(
             run_id=run_id,
-            shard=pending.row.shard,
+            shard=draft.row.shard,
             term=item.key.term,
             attempt=made.attempt,
             uncounted=made.uncounted,
             scheduled_for_us=made.scheduled_for_us,
-            due_at_us=pending.row.due_at_us if isinstance(item, FireRun) else made.due_at_us,
+            due_at_us=draft.row.due_at_us if isinstance(item, FireRun) else made.due_at_us,
             job=job,
             trace=made.trace,
             payload=made.payload,
             progress=made.progress,
-            stands_open=made.scheduled_for_us < open_from_us or (rested is not None and rested.stands_open),
+            stands_open=stood_at_birth or (rested is not None and rested.stands_open),
         )
-        if pending.drawn is not None:
-            self._delivery.deliver(waiting, made.attempt, pending.drawn, committed_us)
+        if draft.drawn is not None:
+            self._delivery.deliver(waiting, made.attempt, draft.drawn, committed_us)
         else:
-            self._memory.routes.wait(waiting)
-            self._memory.wakes.match.set()
+            self._memory.let_wait(waiting)
         if self._runtime.tracing.enabled:
-            coming = made.attempt if pending.drawn is not None else made.attempt + 1
+            coming = made.attempt if draft.drawn is not None else made.attempt + 1
             run = RunRef(run_id, job.namespace, job.name, waiting.shard, waiting.term, made.trace or job.trace)
             self._runtime.tracing.record_fire(
                 run,
@@ -272,17 +230,9 @@ class DueLoop:
                 committed_us=committed_us,
             )
 
-    async def _mark_unreadable(self, held: dict[DueRow, HeldTerm]) -> None:
-        broken = {}
-        for row, term in held.items():
-            job = self._memory.jobs.get((row.job_id, row.job_version))
-            if isinstance(job, Unreadable):
-                broken[row.job_id] = (row.shard, term.term, row.job_id, job.error)
-                self._memory.jobs.forget([(row.job_id, row.job_version)])
-        if broken:
-            marks = list(broken.values())
-            log.error("%d jobs are set aside, their schedule cannot be read; first: %s", len(marks), marks[0][3])
-            try:
-                await self._lookup.set_error(marks)
-            except (Unavailable, OutcomeUnknown) as error:
-                log.warning("the jobs' errors were not recorded: %s", error)
+    async def _mark_unreadable(self, marks: list[tuple[int, int, UUID, str]]) -> None:
+        log.error("%d jobs are set aside, they cannot be read; first: job %s: %s", len(marks), marks[0][2], marks[0][3])
+        try:
+            await self._lookup.set_error(marks)
+        except (Unavailable, OutcomeUnknown) as error:
+            log.warning("the jobs' errors were not recorded: %s", error)

@@ -20,7 +20,6 @@ class HeldTerm:
     """One held range; buckets [from_bucket, to_bucket).
 
     `acting` is false while nothing may be written under it: a refusal is being looked into, or it is being given up.
-    `adopted` turns true once the open runs of the terms before were taken over.
     """
 
     shard: int
@@ -33,7 +32,30 @@ class HeldTerm:
     # Monotonic seconds at which SQL was last seen to hold this term for us.
     proven_s: float
     acting: bool = True
-    adopted: bool = False
+    # A run that is made with scheduled_for below this stands in open_runs from its birth. At least open_from_us.
+    stand_before_us: int = 0
+    # How often memory may have missed an open run (an answer was lost), and how often it had no room for one.
+    doubts: int = 0
+    overflows: int = 0
+    # Monotonic seconds of the last doubt: the write may still be under way in the server for a while.
+    doubted_s: float = float("-inf")
+    # Both counts, as they stood before the last adoption that was completed.
+    resolved: tuple[int, int] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether memory holds every open run that is at home here."""
+        return self.resolved == (self.doubts, self.overflows)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether open runs may be missing that memory has room for."""
+        return self.resolved is None or self.resolved[0] != self.doubts
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether some waiting runs are in SQL alone, for want of room."""
+        return self.resolved is not None and self.resolved[1] != self.overflows
 
     @property
     def key(self) -> Key:
@@ -84,6 +106,7 @@ class Holdings:
             marks.watermark,
             marks.open_from_us,
             proven_s,
+            stand_before_us=marks.open_from_us,
         )
         self._terms[held.key] = held
         self._by_shard.setdefault(row.shard, []).append(held)

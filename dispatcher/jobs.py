@@ -73,7 +73,8 @@ class Jobs:
 
     async def load(self, keys: Iterable[VersionKey]) -> None:
         """Make every version of `keys` known that the database has."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
+        # Looking at the known ones keeps them from being the oldest, which leave first.
+        missing = [key for key in dict.fromkeys(keys) if self.get(key) is None]
         for start in range(0, len(missing), 500):
             chunk = missing[start : start + 500]
             found = await self._lookup.load(chunk)

@@ -31,6 +31,12 @@ class MatchLoop:
         self._watch = watch
         self._sessions: set[WorkerSession] = set()
 
+    def retire(self, worker_id: str) -> None:
+        """The worker speaks on a new stream: what is sent on an older one would never arrive."""
+        for session in self._sessions:
+            if session.worker_id == worker_id:
+                session.retire()
+
     def join(self, session: WorkerSession) -> None:
         """A worker's stream is there."""
         self._sessions.add(session)
@@ -56,17 +62,21 @@ class MatchLoop:
         pairs = routes.match(self._runtime.settings.batch_limit)
         if not pairs:
             return False
-        now_us = self._runtime.clock.now_us()
+        memory, clock = self._memory, self._runtime.clock
+        now_us = clock.now_us()
         drawn = [(run, self._delivery.draw_lease(taker, now_us)) for run, taker in pairs]
+        memory.matching.update({run.run_id: run for run, _ in pairs})
         try:
             await self._lease(drawn, now_us)
         except (Unavailable, OutcomeUnknown) as error:
             log.warning("matching waits for the database: %s", error)
-            for run, lease in drawn:
-                self._delivery.give_back(lease)
-                # Whatever became of it, the open runs of its term are read again.
-                self._memory.reload.add((run.shard, run.term))
-            await self._runtime.clock.sleep(self._runtime.settings.tick_s)
+            for _, lease in drawn:
+                self._delivery.give_back(lease, in_doubt=isinstance(error, OutcomeUnknown))
+            # Whatever became of it, the open runs of the terms are read again.
+            memory.doubt(((run.shard, run.term) for run, _ in drawn), clock.monotonic_s())
+            await clock.sleep(self._runtime.settings.tick_s)
+        finally:
+            memory.matching.clear()
         return True
 
     async def _lease(self, drawn: list[tuple[WaitingRun, DrawnLease]], now_us: int) -> None:

@@ -114,14 +114,14 @@ class Ownership:
     async def _read_again(self) -> None:
         """Adopt what is not adopted yet, what a lost answer left in doubt, what did not fit; and all now and then."""
         now_s = self._runtime.clock.monotonic_s()
-        room = self._memory.routes.waiting < self._runtime.settings.waiting_limit // 2
-        everything = now_s - self._swept_s >= _SWEEP_EVERY_S or (self._memory.routes.overflowed and room)
-        wanted = [h for h in self._memory.holdings if everything or not h.adopted or h.key in self._memory.reload]
+        routes = self._memory.routes
+        room = routes.waiting < self._runtime.settings.waiting_limit // 2
+        everything = now_s - self._swept_s >= _SWEEP_EVERY_S
+        wanted = [h for h in self._memory.holdings if everything or h.doubtful or (h.overflowed and room)]
         if everything:
             self._swept_s = now_s
-            self._memory.routes.overflowed.clear()
-        for held in wanted:
-            self._memory.reload.discard(held.key)
+        if everything or room:
+            routes.overflowed.clear()
         await self._adopt(wanted)
 
     # --- what the plan says ---

@@ -18,6 +18,7 @@ from core.schedule import Schedule
 from core.states import SkipReason
 from core.store.discovery import DueRow
 from core.store.firing import DueKey, FireChain, LeaseGrant, NewRun, NextOccurrence, SkippedRange
+from dispatcher.holdings import HeldTerm
 from dispatcher.jobs import JobVersion, Unreadable
 
 # A job that cannot be read is looked at again after this long, and its occurrences wait (B32: zone data may come back).
@@ -70,26 +71,22 @@ def decide(row: DueRow, job: JobVersion, now_us: int, scale: BucketScale, enumer
     return Decision(made.run_us, due_at_us, skipped, _next(made.next_us, scale), overlap_skip)
 
 
-def set_aside(
-    row: DueRow, broken: Unreadable, term: int, now_us: int, scale: BucketScale, open_from_us: int
-) -> FireChain:
+def set_aside(row: DueRow, broken: Unreadable, held: HeldTerm, now_us: int, scale: BucketScale) -> FireChain:
     """Keep the chain of an unreadable job where it stands, and look again later."""
     again_us = now_us + SET_ASIDE_RETRY_US
     return FireChain(
-        key=due_key(row, term),
+        key=due_key(row, held.term),
         job_id=row.job_id,
         job_version=row.job_version,
         expect_version=broken.current_version,
         run=None,
         skipped=None,
         next=NextOccurrence(scale.bucket_of(again_us), again_us, row.scheduled_for_us),
-        open_from_us=open_from_us,
+        open_from_us=held.open_from_us,
     )
 
 
-def chain_item(
-    row: DueRow, job: JobVersion, decision: Decision, lease: LeaseGrant | None, *, term: int, open_from_us: int
-) -> FireChain:
+def chain_item(row: DueRow, job: JobVersion, decision: Decision, lease: LeaseGrant | None, held: HeldTerm) -> FireChain:
     """The statement's item for a decision, with the lease that was reserved for its run, if any."""
     run = None
     if decision.run_us is not None:
@@ -101,14 +98,15 @@ def chain_item(
             overlap_skip=decision.overlap_skip,
         )
     return FireChain(
-        key=due_key(row, term),
+        key=due_key(row, held.term),
         job_id=row.job_id,
         job_version=row.job_version,
         expect_version=job.current_version,
         run=run,
         skipped=decision.skipped,
         next=decision.next,
-        open_from_us=open_from_us,
+        open_from_us=held.open_from_us,
+        stand_before_us=held.stand_before_us,
     )
 
 

@@ -2,13 +2,14 @@
 
 In order: floors rise to the present bucket (every bucket below has ended by the database's clock), then a scan with a
 new snapshot looks below them, then the watermarks follow to the first live row (rule of ownership 3). Beside that,
-open runs that got old are made to stand in open_runs, and the open-from mark passes them.
+open runs that got old are made to stand in open_runs, and the open-from mark passes them. It never passes a run that
+memory may have missed: after the next adoption nobody would find that run again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 
 from core.errors import OutcomeUnknown, Unavailable
 from core.store.discovery import BucketRange, Discovery
@@ -16,19 +17,15 @@ from core.store.leases import Leases
 from core.store.marks import MarkKeeper, Raise, Raised
 from core.tasks import Wake
 from core.telemetry.metrics import RefusedWrite
-from dispatcher.attempts import LiveAttempt
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.holdings import HeldTerm, Key
-from dispatcher.routes import WaitingRun
-from dispatcher.runtime import Memory, RestingRun, Runtime
+from dispatcher.runtime import Memory, OpenInMemory, Runtime
 
 log = logging.getLogger(__name__)
 
 _STEP_S = 1.0
 # Above every bucket: a range without a live row.
 _NO_ROW = 2**62
-
-OpenInMemory = LiveAttempt | WaitingRun | RestingRun
 
 
 class ProgressLoop:
@@ -49,6 +46,8 @@ class ProgressLoop:
         self._discovery = discovery
         self._leases = leases
         self._watch = watch
+        # Waits until no batch of the due loop is under way; set when the loops are built.
+        self.quiet: Callable[[], Awaitable[None]] | None = None
 
     async def run(self) -> None:
         """For ever, about once a second or once a bucket, whichever is shorter."""
@@ -96,20 +95,29 @@ class ProgressLoop:
     async def stand_old_runs(self) -> None:
         """Make open runs older than the bound stand in open_runs, then raise the open-from marks past them."""
         bound_us = self._runtime.clock.now_us() - round(self._runtime.settings.stand_after_s * 1_000_000)
-        keys = {h.key for h in self._acting() if h.adopted and h.open_from_us < bound_us}
-        if not keys:
+        passing = [h for h in self._acting() if h.whole and h.open_from_us < bound_us]
+        if not passing:
             return
-        old = [r for r in self._open_runs() if not r.stands_open and r.scheduled_for_us < bound_us]
+        for held in passing:
+            # From here on runs that are made older than the bound stand from their birth.
+            held.stand_before_us = max(held.stand_before_us, bound_us)
+        if self.quiet is not None:
+            await self.quiet()  # what was planned before that is in memory now
+        keys = {h.key for h in passing}
+        old = [r for r in self._memory.open_runs() if not r.stands_open and r.scheduled_for_us < bound_us]
         old = [r for r in old if (r.shard, r.term) in keys]
         limit = self._runtime.settings.batch_limit
         for start in range(0, len(old), limit):
             keys -= await self._stand(old[start : start + limit])
-        held = [h for h in self._acting() if h.key in keys]
-        if held:
-            done = await self._raise([Raise(h.shard, h.term, h.open_from_us, bound_us) for h in held], "open-from")
-            for each in held:
-                if each.shard in done.shards:
-                    each.open_from_us = max(each.open_from_us, bound_us)
+        passed = [h for h in self._acting() if h.key in keys and h.whole]
+        if passed:
+            await self._raise_open_from(passed, bound_us)
+
+    async def _raise_open_from(self, passed: list[HeldTerm], bound_us: int) -> None:
+        done = await self._raise([Raise(h.shard, h.term, h.open_from_us, bound_us) for h in passed], "open-from")
+        for held in passed:
+            if held.shard in done.shards:
+                held.open_from_us = max(held.open_from_us, bound_us)
 
     async def _stand(self, runs: list[OpenInMemory]) -> set[Key]:
         sent_s = self._runtime.clock.monotonic_s()
@@ -118,11 +126,6 @@ class ProgressLoop:
         for run in runs:
             run.stands_open = True
         return refused
-
-    def _open_runs(self) -> Iterator[OpenInMemory]:
-        yield from self._memory.attempts
-        yield from self._memory.routes.waiting_runs()
-        yield from self._memory.resting.values()
 
     async def _raise(self, raises: list[Raise], mark: str) -> Raised:
         write = {
@@ -133,7 +136,17 @@ class ProgressLoop:
         sent_s = self._runtime.clock.monotonic_s()
         done = await write(raises)
         self._watch.note([(r.shard, r.term) for r in raises], done.fences, sent_s=sent_s, kind=RefusedWrite.MARK)
+        unmoved = [r.shard for r in raises if (r.shard, r.term) in done.fences and r.shard not in done.shards]
+        if unmoved:
+            await self._read_marks(unmoved)
         return done
+
+    async def _read_marks(self, shards: list[int]) -> None:
+        """A mark stands elsewhere than memory believed (a raise whose answer was lost, say): believe what stands."""
+        for shard, marks in (await self._marks.read(shards)).items():
+            for held in self._memory.holdings.of_shard(shard):
+                held.floor, held.watermark, held.open_from_us = marks.floor, marks.watermark, marks.open_from_us
+                held.stand_before_us = max(held.stand_before_us, marks.open_from_us)
 
     def _acting(self) -> list[HeldTerm]:
         return [h for h in self._memory.holdings if h.acting]

@@ -1,6 +1,7 @@
 """The reaper: attempts whose lease has ended are taken back; attempts that ran too long are told to stop.
 
-An attempt is requeued only when its lease ends or its worker gives it up, never for a broken stream alone. An attempt
+An attempt is requeued only when its lease ends or its worker gives it up, never for a broken stream alone; one that was
+leased and certainly never sent is taken back at once and does not count. An attempt
 past its start-to-close timeout is canceled through its worker first; only a worker that ignores that loses it, one
 lease later.
 """
@@ -11,7 +12,7 @@ from core.clock import US_PER_S
 from core.tasks import Wake
 from dispatcher.attempts import LiveAttempt
 from dispatcher.completion import CompletionLoop, Submission
-from dispatcher.endings import Lost
+from dispatcher.endings import GivenBack, Lost
 from dispatcher.runtime import Memory, Runtime
 
 _STEP_S = 0.25
@@ -41,10 +42,11 @@ class Reaper:
             held = self._memory.holdings.get((live.shard, live.term))
             if held is None:
                 self._memory.attempts.remove(live)  # its term was dropped while the assignment was on its way
-            elif live.lease_until_us <= now_us and held.acting:
+            elif held.acting and (live.unsent or live.lease_until_us <= now_us):
                 # Comes back if the ending is refused or the database is away.
                 self._memory.attempts.check_again(live, now_us + US_PER_S)
-                await self._completion.submit(Submission(live.run_id, live.attempt, None, Lost(), None))
+                word = GivenBack() if live.unsent else Lost()
+                await self._completion.submit(Submission(live.run_id, live.attempt, None, word, None))
             elif not live.timed_out and live.timeout_at_us <= now_us:
                 self._time_out(live, now_us)
             else:

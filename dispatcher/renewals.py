@@ -68,6 +68,7 @@ class RenewalLoop:
 
     def _extend(self, live: LiveAttempt, item: pb.Heartbeat, session: WorkerSession, now_us: int) -> None:
         live.holder = session
+        live.unsent = False
         if not live.lease_fixed:
             live.lease_until_us = max(live.lease_until_us, now_us + self._runtime.lease_us)
         if item.HasField("progress"):
@@ -115,7 +116,13 @@ class RenewalLoop:
         for live in batch:
             live.progress_unsaved = False
         sent_s = self._runtime.clock.monotonic_s()
-        done = await self._leases.renew(renewals)
+        try:
+            done = await self._leases.renew(renewals)
+        except (Unavailable, OutcomeUnknown):
+            for live, renewal in zip(batch, renewals, strict=True):
+                live.progress_unsaved = live.progress_unsaved or renewal.progress is not None
+                self._wanted.setdefault(live.run_id, live)
+            raise
         self._watch.note([(a.shard, a.term) for a in batch], done.fences, sent_s=sent_s, kind=RefusedWrite.RENEW)
         for position, live in enumerate(batch):
             lease = done.leases.get(position)

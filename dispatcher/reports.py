@@ -40,6 +40,7 @@ class Reports:
         interval_s: float,
         draining: Callable[[], bool],
         last_pass_s: Callable[[], float],
+        fired: Callable[[], int],
     ) -> None:
         self._runtime = runtime
         self._memory = memory
@@ -47,8 +48,8 @@ class Reports:
         self._interval_s = interval_s
         self._draining = draining
         self._last_pass_s = last_pass_s
+        self._fired = fired
         self._fired_before = 0
-        self.fired = 0
 
     async def run(self) -> None:
         """For ever: find the leader, report until the stream breaks, begin again."""
@@ -81,7 +82,8 @@ class Reports:
 
     def _report(self) -> pb.DispatcherReport:
         memory = self._memory
-        fired, self._fired_before = self.fired - self._fired_before, self.fired
+        fired_now = self._fired()
+        fired, self._fired_before = fired_now - self._fired_before, fired_now
         age_s = self._runtime.clock.monotonic_s() - self._last_pass_s()
         return pb.DispatcherReport(
             dispatcher_id=self._runtime.dispatcher_id,

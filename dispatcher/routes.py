@@ -129,22 +129,25 @@ class Routes:
         return True
 
     def match(self, limit: int) -> list[tuple[WaitingRun, Taker]]:
-        """Pair waiting runs with credits, oldest first within a route and the routes in turn; the credits are taken."""
+        """Pair waiting runs with credits: oldest first within a route, the routes in turn; the credits are taken.
+
+        The route that was served longest ago comes first, in this call and over calls.
+        """
         pairs: list[tuple[WaitingRun, Taker]] = []
-        for route in list(self._waiting):
-            queue = self._waiting[route]
-            while queue and len(pairs) < limit:
-                taker = self.reserve(route)
-                if taker is None:
-                    break
-                run = queue.popleft()
-                self._held.discard(run.run_id)
-                self._count -= 1
-                pairs.append((run, taker))
-            if not queue:
-                del self._waiting[route]
-            else:  # to the end of the turn
-                self._waiting[route] = self._waiting.pop(route)
+        turns = deque(self._waiting)
+        while turns and len(pairs) < limit:
+            route = turns.popleft()
+            taker = self.reserve(route)
+            if taker is None:
+                continue
+            queue = self._waiting.pop(route)
+            run = queue.popleft()
+            self._held.discard(run.run_id)
+            self._count -= 1
+            pairs.append((run, taker))
+            if queue:
+                self._waiting[route] = queue
+                turns.append(route)
         return pairs
 
     def drop_term(self, shard: int, term: int) -> None:

@@ -6,6 +6,7 @@ moment; every piece of it can be lost, since SQL has it all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -19,10 +20,10 @@ from core.tasks import Wake
 from core.telemetry.metrics import DispatcherMetrics
 from core.telemetry.tracing import Tracing
 from dispatcher.agenda import Agenda
-from dispatcher.attempts import Attempts
+from dispatcher.attempts import Attempts, LiveAttempt
 from dispatcher.holdings import Holdings, Key
 from dispatcher.jobs import Jobs
-from dispatcher.routes import Routes
+from dispatcher.routes import Routes, WaitingRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,12 @@ class RestingRun:
     stands_open: bool
 
 
+# Longer than any lost write takes to turn up, the time until the database is back included.
+_UNSENT_KEPT_S = 600.0
+
+OpenInMemory = LiveAttempt | WaitingRun | RestingRun
+
+
 @dataclass(frozen=True, slots=True)
 class Wakes:
     """The hints between the loops. Losing one costs a tick."""
@@ -80,10 +87,45 @@ class Memory:
     attempts: Attempts
     wakes: Wakes = field(default_factory=Wakes)
     resting: dict[UUID, RestingRun] = field(default_factory=dict)
-    # Terms whose open runs are to be read again: a write whose answer was lost may have made some.
-    reload: set[Key] = field(default_factory=set)
-    # Shards whose due rows are to be read at the next pass although nothing else asks for it.
+    # Shards in which a due row landed: discovery reads them at its next pass, whoever's turn it is.
     landed: set[int] = field(default_factory=set)
+    # Runs inside a statement that leases them: in no other memory meanwhile.
+    matching: dict[UUID, WaitingRun] = field(default_factory=dict)
+    # Hashes of secrets that no worker was ever sent although SQL may hold a lease under them, and since when (seconds).
+    unsent: dict[bytes, float] = field(default_factory=dict)
+    # Open runs whose job cannot be read: they wait for its repair.
+    unreadable: dict[UUID, RestingRun] = field(default_factory=dict)
+
+    def let_wait(self, run: WaitingRun) -> None:
+        """Let a run wait for a credit in memory, or in SQL alone when memory is full."""
+        if not self.routes.wait(run):
+            held = self.holdings.get((run.shard, run.term))
+            if held is not None:
+                held.overflows += 1
+        self.wakes.match.set()
+
+    def doubt(self, keys: Iterable[Key], now_s: float) -> None:
+        """A write under these terms may have happened, or may still happen: have their open runs read again."""
+        for key in set(keys):
+            held = self.holdings.get(key)
+            if held is not None:
+                held.doubts += 1
+                held.doubted_s = now_s
+        self.wakes.own.set()
+
+    def remember_unsent(self, token_hash: bytes, now_s: float) -> None:
+        """A lease under this secret may stand in SQL, and was never sent."""
+        for old in [known for known, since_s in self.unsent.items() if since_s < now_s - _UNSENT_KEPT_S]:
+            del self.unsent[old]
+        self.unsent[token_hash] = now_s
+
+    def open_runs(self) -> Iterator[OpenInMemory]:
+        """Every open run in memory."""
+        yield from self.attempts
+        yield from self.routes.waiting_runs()
+        yield from self.matching.values()
+        yield from self.resting.values()
+        yield from self.unreadable.values()
 
     def drop_term(self, shard: int, term: int) -> None:
         """Forget everything under a term that is no longer held."""
@@ -92,5 +134,6 @@ class Memory:
             self.agenda.drop_uncovered(shard, held.from_bucket, held.to_bucket)
         self.routes.drop_term(shard, term)
         self.attempts.drop_term(shard, term)
-        for run_id in [r.run_id for r in self.resting.values() if (r.shard, r.term) == (shard, term)]:
-            del self.resting[run_id]
+        for resting in (self.resting, self.unreadable):
+            for run_id in [r.run_id for r in resting.values() if (r.shard, r.term) == (shard, term)]:
+                del resting[run_id]

@@ -32,6 +32,7 @@ class WorkerSession:
         self._granted = 0
         self._used = 0
         self._leaving = False
+        self.retired = False
         self._demand_told = 0
         self._assignments: list[pb.Assignment] = []
         self._acks: list[pb.Acknowledgement] = []
@@ -39,6 +40,8 @@ class WorkerSession:
         self._others: list[pb.DispatcherFrame] = []
         self.outgoing = asyncio.Event()
         self.overrun = False
+        # The stream has ended: what is handed over now is never sent.
+        self.closed = False
 
     # --- credits ---
 
@@ -47,9 +50,14 @@ class WorkerSession:
         return self._worker_id
 
     @property
+    def over(self) -> bool:
+        """Whether the stream is to be ended from this side."""
+        return self.overrun or self.retired
+
+    @property
     def credits(self) -> int:
         """Assignments that may be sent now."""
-        return 0 if self._leaving or self.overrun else max(0, self._granted - self._used)
+        return 0 if self._leaving or self.overrun or self.closed else max(0, self._granted - self._used)
 
     def serves(self, route: Route) -> bool:
         namespace, queue, handler = route
@@ -74,6 +82,11 @@ class WorkerSession:
     def goodbye(self) -> None:
         """The worker takes nothing more; its credits are void."""
         self._leaving = True
+
+    def retire(self) -> None:
+        """The worker has a newer stream: this one takes nothing more, and ends."""
+        self._leaving = self.retired = True
+        self.outgoing.set()
 
     # --- what is to be sent ---
 
@@ -108,9 +121,14 @@ class WorkerSession:
         self._queued()
 
     def _queued(self) -> None:
-        if len(self._assignments) + len(self._acks) + len(self._others) > MAX_QUEUED_ITEMS:
+        if len(self._assignments) + len(self._acks) + len(self._cancels) + len(self._others) > MAX_QUEUED_ITEMS:
             self.overrun = True
         self.outgoing.set()
+
+    def close(self) -> list[pb.AttemptRef]:
+        """The stream has ended; returns the assignments that certainly never left."""
+        self.closed = True
+        return [assignment.ref for assignment in self._assignments]
 
     def take_frames(self) -> list[pb.DispatcherFrame]:
         """Everything that waits, in frames; the buffers are empty afterwards. Cancels go first, assignments last."""

@@ -16,6 +16,7 @@ import grpc
 from tidewheel.v1 import worker_service_pb2 as pb
 from tidewheel.v1 import worker_service_pb2_grpc as pb_grpc
 
+from core.clock import US_PER_S
 from core.errors import Invalid
 from core.jobspec import check_namespace, check_word
 from core.tasks import Tasks
@@ -66,6 +67,7 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
         if hello is None:
             return
         session = WorkerSession(hello)
+        self._matching.retire(session.worker_id)
         stale = await self._recognise(hello, session)
         session.welcome(self._welcome(stale))
         self._matching.join(session)
@@ -73,13 +75,11 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
         try:
             async for frame in frames:
                 await self._take(session, frame)
-                if session.overrun or writer.done():
+                if session.over or writer.done():
                     break
         finally:
             self._matching.leave(session)
-            for live in self._memory.attempts:
-                if live.holder is session:
-                    live.holder = None
+            self._let_go(session)
             writer.cancel()
             await asyncio.wait({writer})
 
@@ -117,6 +117,8 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
         for live in self._memory.attempts:
             never_arrived = live.worker == hello.worker_id and live.run_id not in held and not live.ending
             if never_arrived and live.holder is not session:
+                # The reaper says it again in case this is refused.
+                self._memory.attempts.mark_unsent(live, self._runtime.clock.now_us() + US_PER_S)
                 await self._completion.submit(Submission(live.run_id, live.attempt, None, GivenBack(), None))
         return stale
 
@@ -129,6 +131,17 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
             lease=duration(round(settings.attempt_lease_s * 1_000_000)),
             stale=stale,
         )
+
+    def _let_go(self, session: WorkerSession) -> None:
+        """The stream has ended: nothing is requeued, but what was never written to it is taken back."""
+        attempts = self._memory.attempts
+        for live in attempts:
+            if live.holder is session:
+                live.holder = None
+        for ref in session.close():
+            unsent = attempts.get(UUID(ref.run_id))
+            if unsent is not None and unsent.attempt == ref.attempt and unsent.proves(ref.token):
+                attempts.mark_unsent(unsent)
 
     # --- frames ---
 
@@ -181,7 +194,7 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
 async def _write(session: WorkerSession, context: Stream) -> None:
     """Move frames from the session to the stream until either ends."""
     try:
-        while not session.overrun:
+        while not session.over:
             await session.outgoing.wait()
             for frame in session.take_frames():
                 await context.write(frame)

@@ -80,8 +80,10 @@ _SETTLE = statement(
     "read_runs_to_settle",
     Kind.READ,
     """
-    SELECT r.run_id, r.state, r.attempt, r.token_hash, r.home_term, r.shard
-    FROM unnest(CAST(:run_ids AS UUID[])) AS i(run_id) JOIN runs r ON r.run_id = i.run_id
+    SELECT r.run_id, r.state, r.attempt, r.token_hash, r.home_term, r.shard, r.lease_until_us, a.outcome
+    FROM unnest(CAST(:run_ids AS UUID[])) AS i(run_id)
+    JOIN runs r ON r.run_id = i.run_id
+    LEFT JOIN attempts a ON a.run_id = r.run_id AND a.attempt = r.attempt
     """,
 )
 
@@ -122,7 +124,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class RunHolding:
-    """The columns of a run by which a refused word is judged (rule 13)."""
+    """The columns of a run by which a refused word is judged (rule 13).
+
+    `outcome` is what was recorded of its present attempt; None while that is open, and where it does not count.
+    """
 
     run_id: UUID
     state: RunState
@@ -130,6 +135,8 @@ class RunHolding:
     token_hash: bytes | None
     home_term: int
     shard: int
+    lease_until_us: int = 0
+    outcome: AttemptOutcome | None = None
 
 
 class Completion:
@@ -155,7 +162,16 @@ class Completion:
         """The runs of refused words, as they stand now."""
         rows = await self._database.run(_SETTLE, {"run_ids": sorted(set(run_ids))})
         return {
-            r.run_id: RunHolding(r.run_id, RunState(r.state), r.attempt, r.token_hash, r.home_term, r.shard)
+            r.run_id: RunHolding(
+                r.run_id,
+                RunState(r.state),
+                r.attempt,
+                r.token_hash,
+                r.home_term,
+                r.shard,
+                r.lease_until_us,
+                None if r.outcome is None else AttemptOutcome(r.outcome),
+            )
             for r in rows
         }
 

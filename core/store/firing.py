@@ -23,8 +23,8 @@ from core.store.statement import Kind, statement
 _ITEM = """item AS (
       SELECT i.ord, i.shard, i.term, i.bucket, i.due_at_us, i.due_id, i.job_id, i.job_version, i.expect_version,
              i.next_bucket, i.next_due_us, i.next_scheduled_us, i.run_id, i.scheduled_for_us, i.run_due_us, i.run_state,
-             i.worker, i.token_hash, i.lease_until_us, i.overlap_skip, i.open_from_us, i.skip_from_us, i.skip_to_us,
-             i.skip_reason
+             i.worker, i.token_hash, i.lease_until_us, i.overlap_skip, i.open_from_us, i.stand_before_us,
+             i.skip_from_us, i.skip_to_us, i.skip_reason
       FROM unnest(
              CAST(:ords AS BIGINT[]), CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:buckets AS BIGINT[]),
              CAST(:due_ats_us AS BIGINT[]), CAST(:due_ids AS UUID[]), CAST(:job_ids AS UUID[]),
@@ -32,11 +32,12 @@ _ITEM = """item AS (
              CAST(:next_dues_us AS BIGINT[]), CAST(:next_scheduleds_us AS BIGINT[]), CAST(:run_ids AS UUID[]),
              CAST(:scheduled_fors_us AS BIGINT[]), CAST(:run_dues_us AS BIGINT[]), CAST(:run_states AS SMALLINT[]),
              CAST(:workers AS TEXT[]), CAST(:token_hashes AS BYTEA[]), CAST(:lease_untils_us AS BIGINT[]),
-             CAST(:overlap_skips AS BOOLEAN[]), CAST(:open_froms_us AS BIGINT[]), CAST(:skip_froms_us AS BIGINT[]),
-             CAST(:skip_tos_us AS BIGINT[]), CAST(:skip_reasons AS SMALLINT[])
+             CAST(:overlap_skips AS BOOLEAN[]), CAST(:open_froms_us AS BIGINT[]),
+             CAST(:stand_befores_us AS BIGINT[]), CAST(:skip_froms_us AS BIGINT[]), CAST(:skip_tos_us AS BIGINT[]),
+             CAST(:skip_reasons AS SMALLINT[])
            ) AS i(ord, shard, term, bucket, due_at_us, due_id, job_id, job_version, expect_version, next_bucket,
                   next_due_us, next_scheduled_us, run_id, scheduled_for_us, run_due_us, run_state, worker, token_hash,
-                  lease_until_us, overlap_skip, open_from_us, skip_from_us, skip_to_us, skip_reason)
+                  lease_until_us, overlap_skip, open_from_us, stand_before_us, skip_from_us, skip_to_us, skip_reason)
     )"""
 
 # The due row is consumed only under the term that covers its bucket and the job version that the dispatcher decided
@@ -93,7 +94,7 @@ _RUNS = """busy AS (
       INSERT INTO open_runs (shard, job_id, run_id)
       SELECT i.shard, i.job_id, i.run_id
       FROM acted a JOIN item i ON i.ord = a.ord JOIN made m ON m.run_id = i.run_id
-      WHERE i.scheduled_for_us < i.open_from_us
+      WHERE i.scheduled_for_us < i.stand_before_us
       ON CONFLICT (shard, job_id, run_id) DO NOTHING
     ), skipped AS (
       INSERT INTO skips (job_id, from_us, to_us, reason, job_version, shard, term, recorded_us)
@@ -117,19 +118,22 @@ _FIRE_MOVING = statement("fire_and_move_chains", Kind.ACT, f"WITH {FENCE}, {LAND
 _FIRE_ENDING = statement("fire_and_end_chains", Kind.ACT, f"WITH {FENCE}, {_ITEM}, {_END}, {_RUNS}")
 
 # The next attempt of a run: its due row goes, and the run is leased, or made ready (not_before_us = 0) to wait for a
-# credit. A run that was canceled meanwhile stays as it is; its due row goes all the same.
+# credit. A run that was canceled meanwhile stays as it is; its due row goes all the same. Until now the due row stood
+# for the run; a run that is older than the open-from mark (a trigger with a delay) stands in open_runs from here on.
 _FIRE_RUNS = statement(
     "fire_due_runs",
     Kind.ACT,
     f"""
     WITH {FENCE}, item AS (
       SELECT i.ord, i.shard, i.term, i.bucket, i.due_at_us, i.run_id, i.run_state, i.worker, i.token_hash,
-             i.lease_until_us
+             i.lease_until_us, i.stand_before_us
       FROM unnest(
              CAST(:ords AS BIGINT[]), CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:buckets AS BIGINT[]),
              CAST(:due_ats_us AS BIGINT[]), CAST(:run_ids AS UUID[]), CAST(:run_states AS SMALLINT[]),
-             CAST(:workers AS TEXT[]), CAST(:token_hashes AS BYTEA[]), CAST(:lease_untils_us AS BIGINT[])
-           ) AS i(ord, shard, term, bucket, due_at_us, run_id, run_state, worker, token_hash, lease_until_us)
+             CAST(:workers AS TEXT[]), CAST(:token_hashes AS BYTEA[]), CAST(:lease_untils_us AS BIGINT[]),
+             CAST(:stand_befores_us AS BIGINT[])
+           ) AS i(ord, shard, term, bucket, due_at_us, run_id, run_state, worker, token_hash, lease_until_us,
+                  stand_before_us)
     ), acted AS (
       DELETE FROM due AS d
       USING item i
@@ -145,7 +149,12 @@ _FIRE_RUNS = statement(
           started_us = CASE WHEN i.run_state = 2 THEN CAST(:now_us AS BIGINT) ELSE r.started_us END
       FROM acted a JOIN item i ON i.ord = a.ord
       WHERE r.run_id = i.run_id AND r.state = 1
-      RETURNING i.ord, r.attempt, r.uncounted, r.scheduled_for_us, r.due_at_us, r.trace, r.payload, r.progress
+      RETURNING i.ord, i.shard, i.stand_before_us, r.run_id, r.job_id, r.attempt, r.uncounted, r.scheduled_for_us,
+                r.due_at_us, r.trace, r.payload, r.progress
+    ), stood AS (
+      INSERT INTO open_runs (shard, job_id, run_id)
+      SELECT m.shard, m.job_id, m.run_id FROM made m WHERE m.scheduled_for_us < m.stand_before_us
+      ON CONFLICT (shard, job_id, run_id) DO NOTHING
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, m.attempt, m.uncounted, m.scheduled_for_us, m.due_at_us,
            m.trace, m.payload, m.progress
@@ -228,8 +237,10 @@ class FireChain:
     run: NewRun | None
     skipped: SkippedRange | None
     next: NextOccurrence | None
-    # Runs of the shard older than this stand in open_runs while they are open.
+    # Open runs of the shard older than this all stand in open_runs.
     open_from_us: int
+    # A run that is made older than this stands there from its birth: the mark is about to pass it.
+    stand_before_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +249,8 @@ class FireRun:
 
     key: DueKey
     lease: LeaseGrant | None
+    # As in FireChain.
+    stand_before_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +388,7 @@ def _chain_params(items: Sequence[FireChain]) -> dict[str, Any]:
         "run_dues_us": [None if run is None else run.due_at_us for run in runs],
         "overlap_skips": [run is not None and run.overlap_skip for run in runs],
         "open_froms_us": [item.open_from_us for item in items],
+        "stand_befores_us": [max(item.open_from_us, item.stand_before_us) for item in items],
         "skip_froms_us": [None if s is None else s.from_us for s in skips],
         "skip_tos_us": [None if s is None else s.to_us for s in skips],
         "skip_reasons": [None if s is None else int(s.reason) for s in skips],
@@ -386,4 +400,5 @@ def _run_params(items: Sequence[FireRun]) -> dict[str, Any]:
         **_key_params([item.key for item in items]),
         **_lease_params([item.lease for item in items]),
         "run_ids": [item.key.due_id for item in items],
+        "stand_befores_us": [item.stand_before_us for item in items],
     }

@@ -24,6 +24,7 @@ from core.store.statement import Kind, statement
 _LEASE = statement(
     "lease_waiting_runs",
     Kind.ACT,
+    # A run that is leased under this very secret already: the statement ran before, and its answer was lost.
     f"""
     WITH {FENCE}, item AS (
       SELECT i.ord, i.shard, i.term, i.run_id, i.attempt, i.worker, i.token_hash, i.lease_until_us
@@ -38,8 +39,9 @@ _LEASE = statement(
           lease_until_us = i.lease_until_us, started_us = CAST(:now_us AS BIGINT)
       FROM item i
       JOIN fence ON fence.shard = i.shard AND fence.term = i.term
-      WHERE r.run_id = i.run_id AND r.state = 1 AND r.not_before_us = 0 AND r.attempt = i.attempt - 1
-        AND r.home_term = i.term
+      WHERE r.run_id = i.run_id AND r.home_term = i.term
+        AND ((r.state = 1 AND r.not_before_us = 0 AND r.attempt = i.attempt - 1)
+             OR (r.state = 2 AND r.attempt = i.attempt AND r.token_hash = i.token_hash))
       RETURNING i.ord, i.shard, i.term
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket, l.ord
@@ -109,7 +111,7 @@ _ADOPT = statement(
                                 ELSE 0 END
       FROM item i
       JOIN fence ON fence.shard = i.shard AND fence.term = i.term
-      WHERE r.run_id = i.run_id AND r.home_term = i.old_home_term AND r.state IN (1, 2)
+      WHERE r.run_id = i.run_id AND r.home_term IN (i.old_home_term, i.term) AND r.state IN (1, 2)
       RETURNING i.ord, i.shard AS fence_shard, i.term AS fence_term, {_OPEN_COLUMNS}
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, a.run_id, a.job_id, a.job_version, a.scheduled_for_us,
@@ -202,7 +204,10 @@ class Leases:
     async def lease(
         self, orders: Sequence[LeaseOrder], *, now_us: int
     ) -> tuple[dict[tuple[int, int], FenceView], frozenset[int]]:
-        """Lease waiting runs; returns the fences seen and the positions that were leased."""
+        """Lease waiting runs; returns the fences seen and the positions that were leased.
+
+        Recognises its own effect, so that a lost answer is settled by running it again.
+        """
         params = {
             **self._fences([(o.shard, o.term) for o in orders]),
             "ords": list(range(len(orders))),
@@ -215,7 +220,7 @@ class Leases:
             "lease_untils_us": [o.lease.until_us for o in orders],
             "now_us": now_us,
         }
-        rows = await self._database.run(_LEASE, params)
+        rows = await self._database.run(_LEASE, params, repeat_unknown=True)
         return fence_views(rows), frozenset(r.ord for r in rows if r.ord is not None)
 
     async def renew(self, renewals: Sequence[Renewal]) -> Renewed:
@@ -244,7 +249,10 @@ class Leases:
     async def adopt(
         self, runs: Sequence[OpenRun], *, shard: int, term: int, lease_until_us: int
     ) -> tuple[dict[tuple[int, int], FenceView], list[OpenRun]]:
-        """Make `term` the home of open runs whose home is an older term; returns them as they stand afterwards."""
+        """Make `term` the home of open runs whose home is an older term; returns them as they stand afterwards.
+
+        Run again after a lost answer it returns the runs that came home the first time too.
+        """
         params = {
             **self._fences([(shard, term)]),
             "ords": list(range(len(runs))),

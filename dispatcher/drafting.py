@@ -1,0 +1,101 @@
+"""Drafts what firing writes: for each due row of a batch the statement's item, with the lease it draws for its run.
+
+Called by the due loop. It reserves credits and touches the agenda only to keep away what cannot be fired now: rows of
+jobs that cannot be read, and a job's second occurrence in one batch, which must see the run of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from core.states import DueKind
+from core.store.discovery import DueRow
+from core.store.firing import FireChain, FireRun
+from dispatcher.delivery import Delivery, DrawnLease
+from dispatcher.holdings import HeldTerm
+from dispatcher.jobs import JobVersion, Unreadable
+from dispatcher.planner import SET_ASIDE_RETRY_US, chain_item, decide, due_key, set_aside
+from dispatcher.routes import route_of
+from dispatcher.runtime import Memory, Runtime
+
+
+@dataclass(slots=True)
+class Draft:
+    """A due row on its way through a statement, with the lease that was drawn for it."""
+
+    row: DueRow
+    job: JobVersion | None
+    item: FireChain | FireRun
+    drawn: DrawnLease | None
+
+
+@dataclass(slots=True)
+class Drafts:
+    """One batch, by statement; and the jobs that could not be read."""
+
+    moving: list[Draft] = field(default_factory=list)
+    ending: list[Draft] = field(default_factory=list)
+    readying: list[Draft] = field(default_factory=list)
+    unreadable: dict[UUID, tuple[int, int, UUID, str]] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> list[list[Draft]]:
+        """The statements that have something to write."""
+        return [part for part in (self.moving, self.ending, self.readying) if part]
+
+
+class Drafting:
+    """Turns due rows under held terms into items. Their jobs are loaded already."""
+
+    def __init__(self, runtime: Runtime, memory: Memory, delivery: Delivery) -> None:
+        self._runtime = runtime
+        self._memory = memory
+        self._delivery = delivery
+
+    def draft(self, held: Mapping[DueRow, HeldTerm], now_us: int) -> Drafts:
+        """Decide about every row, in the order given."""
+        drafts = Drafts()
+        seen: set[UUID] = set()
+        for row, term in held.items():
+            job = self._memory.jobs.get((row.job_id, row.job_version))
+            if job is None or (row.kind is DueKind.OCCURRENCE and row.job_id in seen):
+                self._memory.agenda.put_back(row)  # its turn comes with the next batch
+            elif isinstance(job, Unreadable):
+                self._keep_away(row, job, term, now_us, drafts)
+            elif row.kind is DueKind.RUN:
+                drafts.readying.append(self._run(row, job, term, now_us))
+            else:
+                seen.add(row.job_id)
+                draft = self._occurrence(row, job, term, now_us)
+                moves = isinstance(draft.item, FireChain) and draft.item.next is not None
+                (drafts.moving if moves else drafts.ending).append(draft)
+        return drafts
+
+    def _occurrence(self, row: DueRow, job: JobVersion, held: HeldTerm, now_us: int) -> Draft:
+        decision = decide(row, job, now_us, self._runtime.scale, self._runtime.enumerator)
+        drawn = self._draw(job, now_us) if decision.run_us is not None else None
+        return Draft(row, job, chain_item(row, job, decision, None if drawn is None else drawn.grant, held), drawn)
+
+    def _run(self, row: DueRow, job: JobVersion, held: HeldTerm, now_us: int) -> Draft:
+        drawn = self._draw(job, now_us)
+        lease = None if drawn is None else drawn.grant
+        return Draft(row, job, FireRun(due_key(row, held.term), lease, held.stand_before_us), drawn)
+
+    def _keep_away(self, row: DueRow, broken: Unreadable, held: HeldTerm, now_us: int, drafts: Drafts) -> None:
+        """A chain is moved on to another look, in SQL too; a run, and a row without a job, stay where they are."""
+        self._memory.jobs.forget([(row.job_id, row.job_version)])
+        drafts.unreadable[row.job_id] = (row.shard, held.term, row.job_id, broken.error)
+        if row.kind is DueKind.OCCURRENCE and broken.current_version > 0:
+            item = set_aside(row, broken, held, now_us, self._runtime.scale)
+            drafts.moving.append(Draft(row, None, item, None))
+        else:
+            self._memory.agenda.postpone(row, now_us + SET_ASIDE_RETRY_US)
+
+    def _draw(self, job: JobVersion, now_us: int) -> DrawnLease | None:
+        route = route_of(job)
+        if self._memory.routes.is_waiting(route):
+            return None  # a newer run does not overtake those that wait
+        taker = self._memory.routes.reserve(route)
+        return None if taker is None else self._delivery.draw_lease(taker, now_us)
