@@ -10,9 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from core.store.discovery import DueRow
-
-RowKey = tuple[int, int, int, object]
+from core.store.discovery import DueRow, RowKey
 
 
 def key_of(row: DueRow) -> RowKey:
@@ -37,6 +35,10 @@ class Agenda:
     def next_due_us(self) -> int | None:
         """When the first row is due, or None when nothing waits."""
         return self._heap[0][0] if self._heap else None
+
+    def knows(self, key: RowKey) -> bool:
+        """Whether the row with this key is in memory."""
+        return key in self._known
 
     def begin_scan(self) -> None:
         """A scan is about to read: remember what is consumed from here on."""

@@ -23,6 +23,7 @@ class Hints(pb_grpc.DispatcherServiceServicer):
     async def Hint(self, request: pb.HintRequest, context: Any) -> pb.HintReply:  # noqa: N802
         """A due row landed, or a cancel was requested: look now rather than at the next tick."""
         if request.landed_shards:
+            self._memory.landed.update(request.landed_shards)
             self._memory.wakes.discover.set()
         for text in request.canceled_run_ids:
             try:

@@ -5,7 +5,8 @@ Every scan carries the shard and both bucket bounds, so that rows that died belo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -44,6 +45,10 @@ _LOWEST = statement(
 )
 
 
+# The primary key of `due`: (shard, bucket, due_at_us, id).
+RowKey = tuple[int, int, int, UUID]
+
+
 @dataclass(frozen=True, slots=True)
 class DueRow:
     """One row of `due`. For kind RUN `id` is the run id; for kind OCCURRENCE it is the chain's."""
@@ -67,19 +72,36 @@ class BucketRange:
     high: int
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a scan found: the rows that were not known, and how many there were in each shard, known ones included."""
+
+    rows: list[DueRow]
+    seen: Mapping[int, int]
+
+
+def _nothing(_: RowKey) -> bool:
+    return False
+
+
 class Discovery:
     """Scans of `due`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def scan(self, ranges: Sequence[BucketRange], *, limit_per_shard: int) -> list[DueRow]:
-        """The first rows of each range by (bucket, due_at, id). A shard that returns `limit_per_shard` has more."""
+    async def scan(
+        self, ranges: Sequence[BucketRange], *, limit_per_shard: int, known: Callable[[RowKey], bool] = _nothing
+    ) -> Scan:
+        """The first rows of each range by (bucket, due_at, id), less those whose key is `known` already."""
         rows = await self._database.run(_SCAN, {**_bounds(ranges), "limit_per_shard": limit_per_shard})
-        return [
-            DueRow(r.shard, r.bucket, r.due_at_us, r.id, DueKind(r.kind), r.job_id, r.job_version, r.scheduled_for_us)
-            for r in rows
+        seen = Counter(row[0] for row in rows)
+        fresh = [
+            DueRow(shard, bucket, due_at_us, row_id, DueKind(kind), job_id, version, scheduled_for_us)
+            for shard, bucket, due_at_us, row_id, kind, job_id, version, scheduled_for_us in rows
+            if not known((shard, bucket, due_at_us, row_id))
         ]
+        return Scan(fresh, seen)
 
     async def lowest(self, ranges: Sequence[BucketRange]) -> dict[int, int]:
         """The lowest bucket with a live row in each range, by shard; a shard that is missing has none."""
