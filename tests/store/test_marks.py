@@ -145,7 +145,7 @@ class TestLandingAgainstARaise:
         await begun.commit()
         assert (await raising).shards == {0}
         below = await Discovery(world.database).scan([BucketRange(0, b, b + 1)], limit_per_shard=10)
-        assert [row.id for row in below] == [job.chain_id]
+        assert [row.id for row in below.rows] == [job.chain_id]
         await lander.close()
 
     async def test_a_raise_in_flight_holds_the_landing_back_and_lifts_it(
