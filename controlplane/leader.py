@@ -22,6 +22,7 @@ from core.fence import TermRow
 from core.store.cluster import Cluster
 from core.store.terms import Terms
 from core.tasks import Wake
+from core.telemetry.health import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,12 @@ class Leader:
         self._clock = clock
         self._metrics = metrics
         self.seat = Seat()
+        self._pulse: Pulse | None = None
+
+    def watch(self, pulse: Pulse) -> None:
+        """Let readiness follow the duties; it rests while another replica leads."""
+        self._pulse = pulse
+        pulse.rest()
 
     async def lead(self, leadership: Leadership) -> None:
         """Do the duties until the leadership is lost."""
@@ -68,11 +75,15 @@ class Leader:
             hinted = True
             while leadership.valid:
                 await self._step(tenure, hinted=hinted)
+                if self._pulse is not None and not tenure.database_away:
+                    self._pulse.beat()
                 hinted = await wake.wait(self._clock, LOOK_EVERY_S)
         finally:
             self._coord.unsubscribe(wake)
             self.seat.membership, self.seat.plan_version = None, 0
             self._metrics.set_leading(False)
+            if self._pulse is not None:
+                self._pulse.rest()
 
     async def _step(self, tenure: _Tenure, *, hinted: bool) -> None:
         """Look; and where anything changed, or it is time, read the terms and put the plan right."""

@@ -36,7 +36,7 @@ from core.coord.coord import EtcdCoord
 from core.coord.layout import LeaderInfo
 from core.coord.settings import etcd_config, session_config
 from core.enumerator import Enumerator
-from core.errors import TidewheelError, Unavailable
+from core.errors import OutcomeUnknown, TidewheelError, Unavailable
 from core.rand import SystemRand
 from core.store.clock_probe import ClockProbe
 from core.store.cluster import Cluster, found_cluster
@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 # Reads of the leader, the clock and operators never wait behind a crowd of API calls.
 _HOUSEKEEPING_SESSIONS = 2
 _STOP_GRACE_S = 5.0
+# The leader looks more often; a pass may have to wait for the terms of all shards.
+_LEADER_PERIOD_S = 1.0
 _NO_DATABASE_YET = "this replica waits for the database"
 
 
@@ -177,7 +179,7 @@ async def _begin(base: _Base, parts: _Parts, info: LeaderInfo) -> None:
                 now_us=base.clock.now_us(),
             )
             break
-        except Unavailable as error:
+        except (Unavailable, OutcomeUnknown) as error:
             log.warning("the database went away during the start: %s", error)
             await connect_with_patience(base.housekeeping, system)
     base.tasks.spawn(parts.probe.run(), name="clock probe")
@@ -207,13 +209,14 @@ def _parts(base: _Base) -> _Parts:
     coord = EtcdCoord(
         etcd_config(settings.etcd), session_config(settings.etcd), settings.cluster.name, clock, base.rand
     )
-    terms = Terms(base.housekeeping)
+    leader = Leader(coord, Terms(base.housekeeping), _cluster(base), settings.controlplane, clock, metrics)
+    leader.watch(health.pulse("leader", _LEADER_PERIOD_S))
     return _Parts(
         gate=gate,
         probe=probe,
         coord=coord,
         hints=Hints(coord, clock, base.tasks),
-        leader=Leader(coord, terms, _cluster(base), settings.controlplane, clock, metrics),
+        leader=leader,
         discovery=discovery.DiscoveryServicer(coord, clock),
         metrics=metrics,
         monitor=MonitorServer(

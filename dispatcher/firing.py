@@ -18,6 +18,7 @@ from core.states import DueKind, SkipReason
 from core.store.discovery import DueRow
 from core.store.firing import FireChain, Fired, FireRun, Firing, MadeRun
 from core.store.job_lookup import JobLookup
+from core.telemetry.health import Pulse
 from core.telemetry.metrics import RefusedWrite, Stage
 from core.telemetry.tracing import RunRef
 from dispatcher.delivery import Delivery
@@ -51,6 +52,12 @@ class DueLoop:
         self.fired = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._pulse: Pulse | None = None
+        self._troubled = False
+
+    def watch(self, pulse: Pulse) -> None:
+        """Let readiness follow this loop: it beats when what was due is fired, or nothing is."""
+        self._pulse = pulse
 
     async def run(self) -> None:
         """For ever: fire, then sleep until the next row is due, a hint comes, or the tick."""
@@ -71,14 +78,16 @@ class DueLoop:
             return False
         now_us = clock.now_us()
         rows = self._memory.agenda.take_due(now_us, self._runtime.settings.batch_limit)
-        if not rows:
-            return False
-        self._idle.clear()
-        try:
-            await self._fire(rows, now_us)
-        finally:
-            self._idle.set()
-        return True
+        self._troubled = False
+        if rows:
+            self._idle.clear()
+            try:
+                await self._fire(rows, now_us)
+            finally:
+                self._idle.set()
+        if self._pulse is not None and not self._troubled:
+            self._pulse.beat()
+        return bool(rows)
 
     def _sleep_s(self) -> float:
         tick_s = self._runtime.settings.tick_s
@@ -104,6 +113,7 @@ class DueLoop:
 
     async def _rest(self, rows: Sequence[DueRow], error: Exception) -> None:
         log.warning("firing waits for the database: %s", error)
+        self._troubled = True
         for row in rows:
             self._memory.agenda.put_back(row)
         await self._runtime.clock.sleep(_TROUBLE_WAIT_S)

@@ -18,6 +18,7 @@ from core.fence import TermRow
 from core.states import TermState
 from core.store.marks import MarkKeeper
 from core.store.terms import Claim, Terms
+from core.telemetry.health import Pulse
 from dispatcher.adoption import Adoption
 from dispatcher.holdings import HeldTerm
 from dispatcher.runtime import Memory, Runtime
@@ -52,6 +53,11 @@ class Ownership:
         self.draining = False
         # Waits until no write of the loops is under way; set by the process when the loops are built.
         self.quiet: Callable[[], Awaitable[None]] | None = None
+        self._pulse: Pulse | None = None
+
+    def watch(self, pulse: Pulse) -> None:
+        """Let readiness follow this loop."""
+        self._pulse = pulse
 
     async def run(self) -> None:
         """For ever: reconcile at each hint and every term check."""
@@ -59,6 +65,8 @@ class Ownership:
         while True:
             try:
                 await self.step()
+                if self._pulse is not None:
+                    self._pulse.beat()
             except (Unavailable, OutcomeUnknown) as error:
                 log.warning("ownership waits for the database: %s", error)
                 await self._runtime.clock.sleep(0.2)

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 import grpc
 
 from core.clock import DatabaseClock, SystemClock
-from core.config import Settings, check_loopback
+from core.config import DispatcherSettings, Settings, check_loopback
 from core.coord.coord import EtcdCoord
 from core.coord.layout import Member
 from core.coord.settings import etcd_config, session_config
 from core.enumerator import Enumerator
-from core.errors import NotFound
+from core.errors import NotFound, OutcomeUnknown, TidewheelError, Unavailable
 from core.rand import SystemRand
 from core.store.clock_probe import ClockProbe
 from core.store.cluster import Cluster, read_cluster
 from core.store.database import Database, DatabaseConfig, connect_with_patience
+from core.store.schema_check import wait_for_schema
 from core.tasks import Tasks
 from core.telemetry.health import Health
 from core.telemetry.http import MonitorServer
@@ -56,14 +57,19 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         rand,
     )
     tracing = start_tracing(settings.telemetry, role="dispatcher", instance=dispatcher_id)
-    tasks = Tasks()
+    tasks, probe, start = Tasks(), ClockProbe(database, clock), _Start()
     try:
-        await connect_with_patience(database, system)
-        cluster = await _wait_for_cluster(database, system, settings)
-        probe = ClockProbe(database, clock)
-        await probe.begin()
+        begun = tasks.spawn(_begin_or_tell(settings, database, probe, start), name="start")
+        stopped = tasks.spawn(stop.wait(), name="stop")
+        await asyncio.wait({begun, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        failure = start.error or tasks.failure
+        if failure is not None:
+            raise failure
+        if start.cluster is None:
+            log.info("told to end before the database had answered")
+            return
         tasks.spawn(probe.run(), name="clock probe")
-        await _serve(settings, stop, tasks, _Built(dispatcher_id, database, clock, rand, cluster, tracing))
+        await _serve(settings, stop, tasks, _Built(dispatcher_id, database, clock, rand, start.cluster, probe, tracing))
     finally:
         await tasks.close()
         await database.close()
@@ -77,7 +83,38 @@ class _Built:
     clock: DatabaseClock
     rand: SystemRand
     cluster: Cluster
+    probe: ClockProbe
     tracing: Tracing
+
+
+@dataclass(slots=True)
+class _Start:
+    """How the start went: what the database said of the cluster, or an error that ends the process in one line."""
+
+    cluster: Cluster | None = None
+    error: TidewheelError | None = None
+
+
+async def _begin_or_tell(settings: Settings, database: Database, probe: ClockProbe, start: _Start) -> None:
+    try:
+        start.cluster = await _begin(settings, database, probe)
+    except TidewheelError as error:
+        start.error = error
+
+
+async def _begin(settings: Settings, database: Database, probe: ClockProbe) -> Cluster:
+    """Everything that has to wait for the database, for as long as that takes."""
+    clock = SystemClock()
+    while True:
+        await connect_with_patience(database, clock)
+        try:
+            await wait_for_schema(database, clock)
+            cluster = await _wait_for_cluster(database, clock, settings)
+            await probe.begin()
+        except (Unavailable, OutcomeUnknown) as error:
+            log.warning("the database went away during the start: %s", error)
+        else:
+            return cluster
 
 
 async def _wait_for_cluster(database: Database, clock: SystemClock, settings: Settings) -> Cluster:
@@ -126,7 +163,7 @@ async def _serve(settings: Settings, stop: asyncio.Event, tasks: Tasks, built: _
     monitor = MonitorServer(settings.dispatcher.metrics_listen, registry, health, key="dispatcher.metrics_listen")
     monitor_address = monitor.start()
     server, address = await serve_streams(parts, settings.dispatcher, tasks)
-    loops.discovery.watch(health.pulse("due loop", settings.dispatcher.tick_s * 4))
+    _watch(health, loops, settings.dispatcher, built.probe)
     try:
         coord.start()
         coord.register(
@@ -143,6 +180,14 @@ async def _serve(settings: Settings, stop: asyncio.Event, tasks: Tasks, built: _
     finally:
         await _shut_down(settings, built, coord, loops, server)
         await asyncio.to_thread(monitor.stop)
+
+
+def _watch(health: Health, loops: Loops, settings: DispatcherSettings, probe: ClockProbe) -> None:
+    """What readiness looks at. A pass may take a few ticks of a busy process: that is no hanging yet."""
+    loops.discovery.watch(health.pulse("discovery", settings.tick_s * 4))
+    loops.due.watch(health.pulse("due loop", settings.tick_s * 4))
+    loops.ownership.watch(health.pulse("ownership", settings.term_check_s * 2))
+    health.require("database", lambda: probe.silence)
 
 
 async def _until(stop: asyncio.Event, tasks: Tasks, coord: EtcdCoord) -> None:
