@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 from uuid import UUID
 
 from tidewheel.v1 import worker_service_pb2 as pb
@@ -16,8 +17,11 @@ from dispatcher.routes import Route
 
 # Well below gRPC's default limit of 4 MiB for one message; one assignment or result is at most some 300 KB.
 FRAME_BYTES = 1024 * 1024
+_FRAME_ITEMS = 3_000
 # More items than this waiting for a slow reader end the stream: the worker reconnects and says what it holds.
 MAX_QUEUED_ITEMS = 200_000
+
+Item = TypeVar("Item")
 
 
 class WorkerSession:
@@ -133,17 +137,21 @@ class WorkerSession:
     def take_frames(self) -> list[pb.DispatcherFrame]:
         """Everything that waits, in frames; the buffers are empty afterwards. Cancels go first, assignments last."""
         frames, self._others = self._others, []
-        if self._cancels:
-            frames.append(pb.DispatcherFrame(cancels=pb.Cancels(items=self._cancels)))
-            self._cancels = []
-        if self._acks:
-            acks, self._acks = self._acks, []
-            frames.append(pb.DispatcherFrame(acknowledgements=pb.Acknowledgements(items=acks)))
+        cancels, self._cancels = self._cancels, []
+        frames.extend(pb.DispatcherFrame(cancels=pb.Cancels(items=part)) for part in _by_count(cancels))
+        acks, self._acks = self._acks, []
+        frames.extend(pb.DispatcherFrame(acknowledgements=pb.Acknowledgements(items=part)) for part in _by_count(acks))
         if self._assignments:
             assignments, self._assignments = self._assignments, []
             frames.extend(pb.DispatcherFrame(assignments=pb.Assignments(items=part)) for part in _by_size(assignments))
         self.outgoing.clear()
         return frames
+
+
+def _by_count(items: list[Item]) -> Iterator[list[Item]]:
+    """Small items: each takes some 300 bytes at most."""
+    for start in range(0, len(items), _FRAME_ITEMS):
+        yield items[start : start + _FRAME_ITEMS]
 
 
 def _by_size(items: list[pb.Assignment]) -> Iterator[list[pb.Assignment]]:
