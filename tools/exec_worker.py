@@ -14,10 +14,11 @@ from typing import Any
 
 from tidewheel import NotRetryable, RunContext, Worker
 
-from core.config import WorkerSettings
+from core.config import Settings, WorkerSettings
 from core.errors import Invalid
 from tools.exec_payload import HANDLER, Command, read_command
 from tools.exec_process import Ending, run_command
+from tools.exec_tracing import handler_traces
 
 SHELL = "/bin/sh"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -142,6 +143,8 @@ def _home_of_user() -> str:
         return "/"
 
 
-def serve(addresses: str | Sequence[str], settings: WorkerSettings, *, namespace: str = "default") -> None:
+def serve(addresses: str | Sequence[str], settings: Settings, *, namespace: str = "default") -> None:
     """Run the worker until SIGTERM or SIGINT, then let what runs finish. Raises Invalid unless exec is on."""
-    exec_worker(addresses, settings, namespace=namespace).main()
+    worker = exec_worker(addresses, settings.worker, namespace=namespace)
+    with handler_traces(settings.telemetry, worker.worker_id):
+        worker.main()

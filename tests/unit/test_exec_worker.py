@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from tidewheel.testing import HandlerOutcome, run_handler
 
 from core.config import WorkerSettings
 from core.errors import Invalid
+from tests.support.command import environment
 from tests.support.polling import eventually
 from tools.exec_payload import Command, read_command, write_payload
 from tools.exec_process import Tail, run_command
@@ -179,6 +183,22 @@ async def test_what_a_command_leaves_in_the_background_does_not_outlive_it(tmp_p
     assert outcome.json()["output_tail"] == "done\n"
     assert time.monotonic() - began_s < 30
     await eventually(lambda: not _lives(pids.read_text().strip()))
+
+
+@pytest.mark.skipif(
+    shutil.which("setpriv") is None, reason="util-linux' setpriv is not here, which binds commands to us"
+)
+async def test_a_command_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = (
+        "import asyncio; from tools.exec_process import run_command; asyncio.run(run_command("
+        f"['sh', '-c', 'echo $$ >{pids}; exec sleep 600'], env={ENV!r}, cwd='/', stdin=b'', timeout_s=None, tail_bytes=9))"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", script], env=environment())
+    pid = await eventually(lambda: pids.exists() and pids.read_text().strip())
+    worker.kill()
+    worker.wait()
+    await eventually(lambda: not _lives(pid))
 
 
 async def test_a_large_tail_of_control_characters_still_fits_into_a_result() -> None:

@@ -105,7 +105,7 @@ def worker_exec(
     _set_up_logging(settings, "worker")
     spans = export_handler_spans(settings.telemetry, role="worker", instance=f"exec-{os.getpid()}")
     try:
-        serve(control_plane_address(address), settings.worker, namespace=namespace)
+        serve(control_plane_address(address), settings, namespace=namespace)
     finally:
         spans.close(settings.telemetry.flush_limit_s)
 

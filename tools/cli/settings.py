@@ -40,8 +40,13 @@ OTHER_VARIABLES = frozenset(
         "TIDEWHEEL_DEMO_LOG",
     }
 )
-# The standard variables of others that set a key of ours too; our own name for it wins.
-STANDARD_VARIABLES = MappingProxyType({"OTEL_EXPORTER_OTLP_ENDPOINT": "telemetry.otlp_endpoint"})
+# The standard variables of others that set a key of ours too, the stronger ones last; our own name for it wins.
+STANDARD_VARIABLES = MappingProxyType(
+    {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "telemetry.otlp_endpoint",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "telemetry.otlp_endpoint",
+    }
+)
 # What Kubernetes puts into every pod's environment for a service whose name begins with tidewheel.
 _SERVICE_LINK = re.compile(
     r"TIDEWHEEL_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT=\w+://.*|PORT_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?=.*)"

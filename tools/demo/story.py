@@ -83,7 +83,7 @@ class Story:
             looking.cancel()
             self.show.close()
         await self.observer.look()
-        return self._outcome(judged_until_us, (judged_until_us - began_us) / US_PER_S, states)
+        return self._outcome(judged_until_us, began_us, states, cut_short)
 
     async def _step(self, log: RunLog, pending: Pending, began_us: int) -> None:
         new = log.new()
@@ -165,11 +165,13 @@ class Story:
             return self.killed.at_us - OVERDUE_US
         return settled_us
 
-    def _outcome(self, until_us: int, seconds: float, states: Counter[int]) -> Outcome:
+    def _outcome(self, until_us: int, began_us: int, states: Counter[int], cut_short: bool) -> Outcome:
         expectations: list[Expectation] = [expectation(job, until_us, occurrences) for job in self.jobs]
         verdict: Verdict = judge(expectations, self.starts)
         members = [member for member in self.system.fleet.members if member.role == "dispatcher"]
-        return Outcome(verdict, states, seconds, len(self.jobs), self._crash(), self.observer.ownership, members)
+        seconds = max(0, until_us - began_us) / US_PER_S
+        ownership = self.observer.ownership
+        return Outcome(verdict, states, seconds, len(self.jobs), self._crash(), ownership, members, cut_short)
 
     def _crash(self) -> Crash | None:
         killed = self.killed

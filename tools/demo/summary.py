@@ -37,11 +37,16 @@ class Outcome:
     crash: Crash | None
     ownership: Ownership
     dispatchers: Sequence[Member]
+    # Ended by Ctrl-C: some runs are still under way, and nobody waits for them.
+    cut_short: bool = False
 
     @property
     def good(self) -> bool:
         """Nothing lost, doubled, early or invented, and every run ended well."""
-        return self.verdict.good and set(self.states) <= {run_pb2.RUN_STATE_SUCCEEDED}
+        fine = {run_pb2.RUN_STATE_SUCCEEDED}
+        if self.cut_short:
+            fine |= {run_pb2.RUN_STATE_PENDING, run_pb2.RUN_STATE_LEASED}
+        return self.verdict.good and set(self.states) <= fine
 
 
 def summary_lines(outcome: Outcome) -> list[str]:

@@ -174,6 +174,8 @@ def test_what_is_ours_but_no_key_and_what_kubernetes_adds_is_let_be() -> None:
 def test_the_standard_variable_of_collectors_sets_our_key_but_our_own_name_wins() -> None:
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://there:4317"}
     assert load(environ=environ).telemetry.otlp_endpoint == "http://there:4317"
+    environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = "http://traces:4317"
+    assert load(environ=environ).telemetry.otlp_endpoint == "http://traces:4317"
     environ["TIDEWHEEL_TELEMETRY_OTLP_ENDPOINT"] = "http://here:4317"
     assert load(environ=environ).telemetry.otlp_endpoint == "http://here:4317"
 

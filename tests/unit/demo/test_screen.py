@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,12 @@ def test_one_fault_of_any_kind_is_not_well(verdict: Verdict, states: Counter[int
     judged = outcome(verdict, states)
     assert not judged.good
     assert summary_lines(judged)[-1].endswith("NOT WELL")
+
+
+def test_whoever_interrupts_it_is_not_told_off_for_runs_under_way() -> None:
+    verdict = Verdict(1, 1, (), (), (), (), (1,))
+    assert replace(outcome(verdict, Counter({run_pb2.RUN_STATE_LEASED: 1})), cut_short=True).good
+    assert not replace(outcome(verdict, Counter({run_pb2.RUN_STATE_DEAD: 1})), cut_short=True).good
 
 
 def test_the_sample_crontab_can_be_kept_whole_and_shows_life_within_seconds() -> None:
