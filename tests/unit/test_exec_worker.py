@@ -192,7 +192,8 @@ async def test_a_command_dies_with_a_worker_that_is_killed(tmp_path: Path) -> No
     pids = tmp_path / "pids"
     script = (
         "import asyncio; from tools.exec_process import run_command; asyncio.run(run_command("
-        f"['sh', '-c', 'echo $$ >{pids}; exec sleep 600'], env={ENV!r}, cwd='/', stdin=b'', timeout_s=None, tail_bytes=9))"
+        f"['sh', '-c', 'echo $$ >{pids}; exec sleep 600'], "
+        f"env={ENV!r}, cwd='/', stdin=b'', timeout_s=None, tail_bytes=9))"
     )
     worker = subprocess.Popen([sys.executable, "-c", script], env=environment())
     pid = await eventually(lambda: pids.exists() and pids.read_text().strip())
