@@ -84,6 +84,9 @@ class Engine:
             await self._executor.close()
             await self._hang_up()
             await self._end([task for _, task in self._links.values()] + ([watch] if watch else []))
+            # A cancelled task keeps the frames of its call alive, and they keep this object: connections would stay
+            # open until the garbage collector finds the circle.
+            self._links.clear()
 
     def _is_done(self) -> bool:
         if self._failure is not None:

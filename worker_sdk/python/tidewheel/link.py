@@ -96,8 +96,7 @@ class Link:
             log.info("dispatcher at %s did not answer Hello within %g s", self.address, WELCOME_WITHIN_S)
         except asyncio.CancelledError:
             # gRPC reports a call that we cut as a cancellation, too; only a task that is being cancelled is one.
-            task = asyncio.current_task()
-            if not self._cut or (task is not None and task.cancelling()):
+            if not self._cut or _is_being_cancelled():
                 raise
         finally:
             protocol.close()
@@ -157,3 +156,9 @@ class Link:
         if writer is not None:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody cancelled the running task (a local variable for it would make a cycle with its exception)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
