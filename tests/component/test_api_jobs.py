@@ -116,7 +116,7 @@ class TestReading:
         await eye.execute("UPDATE jobs SET error = 'cannot be read'")
         assert (await plane.get("a")).error == "cannot be read"
 
-    async def test_shows_a_spoilt_job_with_its_fault_and_the_others_beside_it(
+    async def test_b108_shows_a_spoilt_job_with_its_fault_and_the_others_beside_it(
         self, plane: ControlPlane, eye: asyncpg.Connection
     ) -> None:
         """B108, B116: one bad row neither hides itself nor the rest of the page."""

@@ -276,10 +276,10 @@ class TestWithoutItsServers:
             await plane.close()
             await databases.drop(url)
 
-    async def test_it_turns_not_serving_when_the_database_freezes_and_back_again(
+    async def test_b131_it_turns_not_serving_when_the_database_freezes_and_back_again(
         self, own_postgres: PostgresServer, etcd: EtcdServer
     ) -> None:
-        """B131: a process that cannot do its work does not say that it can."""
+        """A process that cannot do its work does not say that it can."""
         from core.store.migrations import migrate
 
         url = own_postgres.url("postgres")

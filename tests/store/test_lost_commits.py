@@ -112,8 +112,8 @@ class TestWithFewTries:
         yield ApiStore(opened)
         await close_world(opened)
 
-    async def test_conflicts_without_end_are_unavailable_and_leave_nothing(self, store: ApiStore) -> None:
-        """B103: retries are bounded, and no session is left in a transaction."""
+    async def test_b103_conflicts_without_end_are_unavailable_and_leave_nothing(self, store: ApiStore) -> None:
+        """Retries are bounded, and no session is left in a transaction."""
         before, faults = await counts(store), DbFaults(store.world.database)
         with faults.refused_commits(times=1_000), pytest.raises(Unavailable):
             await store.create()
