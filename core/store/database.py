@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from core.clock import Clock, ClockReading
-from core.errors import Invalid, Unavailable
+from core.errors import Invalid, OutcomeUnknown, Unavailable
 from core.rand import Rand
 from core.store.statement import Kind, Statement, statement
 from core.store.transact import Progress, RestartTransaction, Retrier, RetryLimits, lost_ddl_race
@@ -220,7 +220,7 @@ async def connect_with_patience(
     while True:
         try:
             await database.check()
-        except Unavailable as error:
+        except (Unavailable, OutcomeUnknown) as error:
             log.warning("waiting for the database: %s; next try in %.1f s", error, wait_s)
             await clock.sleep(wait_s)
             wait_s = min(longest_wait_s, wait_s * 2)
@@ -239,4 +239,7 @@ def _session_settings(config: DatabaseConfig) -> dict[str, str]:
     if not config.is_cockroach:
         # A peer that vanished without a word is noticed by the server, so that no lock of ours outlives us for long.
         settings |= {"tcp_user_timeout": "5000", "client_connection_check_interval": "1000", "jit": "off"}
+        # Every statement here is made for nested loops over primary keys; a plan that flips with the statistics to a
+        # scan or a hash costs fifty times as much, at the worst moment.
+        settings |= dict.fromkeys(("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"), "off")
     return settings

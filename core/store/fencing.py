@@ -46,5 +46,13 @@ def fence_params(owner: str, keys: Iterable[tuple[int, int]]) -> dict[str, Any]:
 
 
 def fence_views(rows: Sequence[Row[Any]]) -> dict[tuple[int, int], FenceView]:
-    """The term rows that a fenced statement saw, by (shard, term). A key that is missing was refused."""
-    return {(r.shard, r.term): FenceView(r.shard, r.term, r.from_bucket, r.to_bucket) for r in rows}
+    """The term rows that a fenced statement saw, by (shard, term). A key that is missing was refused.
+
+    A statement that answers by UNION ALL gives no range in its other rows.
+    """
+    views: dict[tuple[int, int], FenceView] = {}
+    for row in rows:
+        key = (row.shard, row.term)
+        if row.from_bucket is not None and key not in views:
+            views[key] = FenceView(row.shard, row.term, row.from_bucket, row.to_bucket)
+    return views

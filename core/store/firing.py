@@ -40,9 +40,15 @@ _ITEM = """item AS (
                   lease_until_us, overlap_skip, open_from_us, stand_before_us, skip_from_us, skip_to_us, skip_reason)
     )"""
 
+# What the statement's later parts need of a consumed row travels on with it: joining them back to the items would be
+# quadratic in the batch.
+_CARRIED = """i.ord, i.shard, i.term, i.job_id, i.job_version, i.run_id, i.scheduled_for_us, i.run_due_us, i.run_state,
+                i.worker, i.token_hash, i.lease_until_us, i.overlap_skip, i.open_from_us, i.stand_before_us,
+                i.skip_from_us, i.skip_to_us, i.skip_reason"""
+
 # The due row is consumed only under the term that covers its bucket and the job version that the dispatcher decided
 # for: an edit, pause or deletion that committed before this snapshot leaves the row untouched, to be decided anew.
-_MOVE = """acted AS (
+_MOVE = f"""acted AS (
       UPDATE due AS d
       SET bucket = GREATEST(i.next_bucket, landing.floor), due_at_us = i.next_due_us,
           scheduled_for_us = i.next_scheduled_us
@@ -52,67 +58,74 @@ _MOVE = """acted AS (
       JOIN jobs j ON j.job_id = i.job_id AND j.version = i.expect_version
       WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.due_id
         AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
-      RETURNING i.ord, i.shard, i.term, i.run_id
+      RETURNING {_CARRIED}
     )"""
 
-_END = """acted AS (
+_END = f"""acted AS (
       DELETE FROM due AS d
       USING item i
       JOIN fence ON fence.shard = i.shard AND fence.term = i.term
       JOIN jobs j ON j.job_id = i.job_id AND j.version = i.expect_version
       WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.due_id
         AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
-      RETURNING i.ord, i.shard, i.term, i.run_id
+      RETURNING {_CARRIED}
     )"""
 
 # Everything below follows from the consumed rows. A job with overlap SKIP gets no run while one of its runs is open:
 # the recent ones are found by the shard's open-from mark, the long-lived ones stand in open_runs; a trigger that is not
 # yet due does not count. (Scalar sub-selects: for EXISTS the planner chose a bitmap scan a row.) A conflict on the run
 # id is an occurrence that has its run already: the due row moves on all the same (rule 9).
-_RUNS = """busy AS (
-      SELECT i.ord
-      FROM acted a JOIN item i ON i.ord = a.ord
-      WHERE i.overlap_skip AND i.run_id IS NOT NULL AND (
-        (SELECT 1 FROM runs r WHERE r.job_id = i.job_id AND r.scheduled_for_us >= i.open_from_us
-         AND (r.state = 2 OR (r.state = 1 AND (r.attempt > 0 OR r.not_before_us <= CAST(:now_us AS BIGINT))))
-         AND r.run_id <> i.run_id LIMIT 1) IS NOT NULL
-        OR (SELECT 1 FROM open_runs o JOIN runs r ON r.run_id = o.run_id
-            WHERE o.shard = i.shard AND o.job_id = i.job_id AND r.state IN (1, 2) AND r.run_id <> i.run_id
-            LIMIT 1) IS NOT NULL
-      )
+_RUNS = """decided AS (
+      SELECT a.ord, a.shard, a.term, a.job_id, a.job_version, a.run_id, a.scheduled_for_us, a.run_due_us, a.run_state,
+             a.worker, a.token_hash, a.lease_until_us, a.stand_before_us, a.skip_from_us, a.skip_to_us, a.skip_reason,
+             a.overlap_skip AND a.run_id IS NOT NULL AND (
+               (SELECT 1 FROM runs r WHERE r.job_id = a.job_id AND r.scheduled_for_us >= a.open_from_us
+                AND (r.state = 2 OR (r.state = 1 AND (r.attempt > 0 OR r.not_before_us <= CAST(:now_us AS BIGINT))))
+                AND r.run_id <> a.run_id LIMIT 1) IS NOT NULL
+               OR (SELECT 1 FROM open_runs o JOIN runs r ON r.run_id = o.run_id
+                   WHERE o.shard = a.shard AND o.job_id = a.job_id AND r.state IN (1, 2) AND r.run_id <> a.run_id
+                   LIMIT 1) IS NOT NULL
+             ) AS busy
+      FROM acted a
     ), made AS (
       INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
                         attempt, home_term, worker, token_hash, lease_until_us, started_us)
-      SELECT i.run_id, i.job_id, i.job_version, i.shard, 1, i.scheduled_for_us, i.run_due_us, CAST(:now_us AS BIGINT),
-             i.run_state, CASE WHEN i.run_state = 2 THEN 1 ELSE 0 END, i.term, i.worker, i.token_hash, i.lease_until_us,
-             CASE WHEN i.run_state = 2 THEN CAST(:now_us AS BIGINT) ELSE 0 END
-      FROM acted a JOIN item i ON i.ord = a.ord
-      WHERE i.run_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM busy b WHERE b.ord = i.ord)
+      SELECT d.run_id, d.job_id, d.job_version, d.shard, 1, d.scheduled_for_us, d.run_due_us, CAST(:now_us AS BIGINT),
+             d.run_state, CASE WHEN d.run_state = 2 THEN 1 ELSE 0 END, d.term, d.worker, d.token_hash, d.lease_until_us,
+             CASE WHEN d.run_state = 2 THEN CAST(:now_us AS BIGINT) ELSE 0 END
+      FROM decided d
+      WHERE d.run_id IS NOT NULL AND NOT d.busy
       ON CONFLICT (run_id) DO NOTHING
       RETURNING run_id, attempt
     ), stood AS (
       INSERT INTO open_runs (shard, job_id, run_id)
-      SELECT i.shard, i.job_id, i.run_id
-      FROM acted a JOIN item i ON i.ord = a.ord JOIN made m ON m.run_id = i.run_id
-      WHERE i.scheduled_for_us < i.stand_before_us
+      SELECT d.shard, d.job_id, d.run_id
+      FROM decided d JOIN made m ON m.run_id = d.run_id
+      WHERE d.scheduled_for_us < d.stand_before_us
       ON CONFLICT (shard, job_id, run_id) DO NOTHING
     ), skipped AS (
       INSERT INTO skips (job_id, from_us, to_us, reason, job_version, shard, term, recorded_us)
       SELECT s.job_id, s.from_us, s.to_us, s.reason, s.job_version, s.shard, s.term, CAST(:now_us AS BIGINT)
       FROM (
-        SELECT i.job_id, i.skip_from_us AS from_us, i.skip_to_us AS to_us, i.skip_reason AS reason, i.job_version,
-               i.shard, i.term
-        FROM acted a JOIN item i ON i.ord = a.ord WHERE i.skip_from_us IS NOT NULL
+        SELECT d.job_id, d.skip_from_us AS from_us, d.skip_to_us AS to_us, d.skip_reason AS reason, d.job_version,
+               d.shard, d.term
+        FROM decided d WHERE d.skip_from_us IS NOT NULL
         UNION ALL
-        SELECT i.job_id, i.scheduled_for_us, i.scheduled_for_us, 1, i.job_version, i.shard, i.term
-        FROM busy b JOIN item i ON i.ord = b.ord
+        SELECT d.job_id, d.scheduled_for_us, d.scheduled_for_us, 1, d.job_version, d.shard, d.term
+        FROM decided d WHERE d.busy
       ) AS s
       ON CONFLICT (job_id, from_us) DO NOTHING
     )
-    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, m.attempt
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, CAST(NULL AS BIGINT) AS ord, CAST(NULL AS UUID) AS run_id,
+           CAST(NULL AS BIGINT) AS attempt
     FROM fence f
-    LEFT JOIN acted a ON a.shard = f.shard AND a.term = f.term
-    LEFT JOIN made m ON m.run_id = a.run_id"""
+    UNION ALL
+    SELECT d.shard, d.term, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), d.ord, d.run_id, CAST(NULL AS BIGINT)
+    FROM decided d
+    UNION ALL
+    SELECT CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
+           CAST(NULL AS BIGINT), m.run_id, m.attempt
+    FROM made m"""
 
 _FIRE_MOVING = statement("fire_and_move_chains", Kind.ACT, f"WITH {FENCE}, {LANDING}, {_ITEM}, {_MOVE}, {_RUNS}")
 _FIRE_ENDING = statement("fire_and_end_chains", Kind.ACT, f"WITH {FENCE}, {_ITEM}, {_END}, {_RUNS}")
@@ -140,27 +153,37 @@ _FIRE_RUNS = statement(
       JOIN fence ON fence.shard = i.shard AND fence.term = i.term
       WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.run_id
         AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
-      RETURNING i.ord, i.shard, i.term
+      RETURNING i.ord, i.shard, i.term, i.run_id, i.run_state, i.worker, i.token_hash, i.lease_until_us,
+                i.stand_before_us
     ), made AS (
       UPDATE runs AS r
-      SET state = i.run_state, attempt = CASE WHEN i.run_state = 2 THEN r.attempt + 1 ELSE r.attempt END,
-          home_term = i.term, worker = i.worker, token_hash = COALESCE(i.token_hash, r.token_hash),
-          lease_until_us = i.lease_until_us, not_before_us = 0,
-          started_us = CASE WHEN i.run_state = 2 THEN CAST(:now_us AS BIGINT) ELSE r.started_us END
-      FROM acted a JOIN item i ON i.ord = a.ord
-      WHERE r.run_id = i.run_id AND r.state = 1
-      RETURNING i.ord, i.shard, i.stand_before_us, r.run_id, r.job_id, r.attempt, r.uncounted, r.scheduled_for_us,
+      SET state = a.run_state, attempt = CASE WHEN a.run_state = 2 THEN r.attempt + 1 ELSE r.attempt END,
+          home_term = a.term, worker = a.worker, token_hash = COALESCE(a.token_hash, r.token_hash),
+          lease_until_us = a.lease_until_us, not_before_us = 0,
+          started_us = CASE WHEN a.run_state = 2 THEN CAST(:now_us AS BIGINT) ELSE r.started_us END
+      FROM acted a
+      WHERE r.run_id = a.run_id AND r.state = 1
+      RETURNING a.ord, a.shard, a.stand_before_us, r.run_id, r.job_id, r.attempt, r.uncounted, r.scheduled_for_us,
                 r.due_at_us, r.trace, r.payload, r.progress
     ), stood AS (
       INSERT INTO open_runs (shard, job_id, run_id)
       SELECT m.shard, m.job_id, m.run_id FROM made m WHERE m.scheduled_for_us < m.stand_before_us
       ON CONFLICT (shard, job_id, run_id) DO NOTHING
     )
-    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, m.attempt, m.uncounted, m.scheduled_for_us, m.due_at_us,
-           m.trace, m.payload, m.progress
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, CAST(NULL AS BIGINT) AS ord, CAST(NULL AS BIGINT) AS attempt,
+           CAST(NULL AS BIGINT) AS uncounted, CAST(NULL AS BIGINT) AS scheduled_for_us,
+           CAST(NULL AS BIGINT) AS due_at_us, CAST(NULL AS TEXT) AS trace, CAST(NULL AS BYTEA) AS payload,
+           CAST(NULL AS BYTEA) AS progress
     FROM fence f
-    LEFT JOIN acted a ON a.shard = f.shard AND a.term = f.term
-    LEFT JOIN made m ON m.ord = a.ord
+    UNION ALL
+    SELECT a.shard, a.term, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), a.ord, CAST(NULL AS BIGINT),
+           CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS TEXT), CAST(NULL AS BYTEA),
+           CAST(NULL AS BYTEA)
+    FROM acted a
+    UNION ALL
+    SELECT m.shard, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), m.ord, m.attempt, m.uncounted,
+           m.scheduled_for_us, m.due_at_us, m.trace, m.payload, m.progress
+    FROM made m
     """,
 )
 
@@ -297,10 +320,11 @@ class Firing:
             raise ValueError("chains that move and chains that end go into separate statements")
         params = {**self._fences(items), **_chain_params(items), "now_us": now_us}
         rows = await self._database.run(_FIRE_MOVING if moving else _FIRE_ENDING, params, repeat_unknown=True)
+        attempts = {row.run_id: row.attempt for row in rows if row.attempt is not None}
         made = {
-            r.ord: MadeRun(r.attempt, 0, run.scheduled_for_us, run.due_at_us)
-            for r in rows
-            if r.ord is not None and r.attempt is not None and (run := items[r.ord].run) is not None
+            n: MadeRun(attempts[i.run.run_id], 0, i.run.scheduled_for_us, i.run.due_at_us)
+            for n, i in enumerate(items)
+            if i.run is not None and i.run.run_id in attempts
         }
         runs = {n: (i.key, i.run.run_id, i.run.lease) for n, i in enumerate(items) if i.run is not None}
         return await self._with_own_effects(rows, made, runs)
@@ -309,7 +333,7 @@ class Firing:
         """Start, or make ready, the next attempt of runs that are in `runs` already."""
         params = {**self._fences(items), **_run_params(items), "now_us": now_us}
         rows = await self._database.run(_FIRE_RUNS, params, repeat_unknown=True)
-        made = {r.ord: _made(r) for r in rows if r.ord is not None and r.attempt is not None}
+        made = {r.ord: _made(r) for r in rows if r.attempt is not None}
         runs = {n: (item.key, item.key.due_id, item.lease) for n, item in enumerate(items)}
         return await self._with_own_effects(rows, made, runs)
 
