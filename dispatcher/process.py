@@ -206,8 +206,9 @@ async def _shut_down(
 ) -> None:
     try:
         async with asyncio.timeout(settings.dispatcher.drain_limit_s):
-            coord.withdraw(built.dispatcher_id)
             await loops.ownership.drain()
+            # Only now: shards of a member that is gone are taken without waiting for it.
+            coord.withdraw(built.dispatcher_id)
             await coord.settled()
             while not loops.completion.idle:
                 await built.clock.sleep(0.01)
