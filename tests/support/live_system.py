@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import time
-import urllib.request
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +24,7 @@ import asyncpg
 from tidewheel import Client
 
 from core.store.migrations import migrate
+from tests.support.monitor import scrape
 from tests.support.polling import eventually
 from tools.fleet import Fleet, Member, until_served
 from tools.servers.embedded import Backing
@@ -57,14 +58,24 @@ class Start:
         return (self.at_us - self.due_us) / US
 
 
-class LiveSystem:
-    """Two control planes, two dispatchers and two workers over servers of its own."""
+@dataclass(frozen=True)
+class Size:
+    """How many processes of each kind a system begins with."""
 
-    def __init__(self, home: Path, environ: dict[str, str] | None = None) -> None:
+    control_planes: int = 2
+    dispatchers: int = 2
+    workers: int = 2
+
+
+class LiveSystem:
+    """Control planes, dispatchers and sink workers (two of each, unless `size` says otherwise) over own servers."""
+
+    def __init__(self, home: Path, environ: dict[str, str] | None = None, size: Size | None = None) -> None:
         self.home = home
         self.sink = home / "sink.jsonl"
         self.backing = Backing(home / "data")
-        self._environ = {**QUICK, **(environ or {})}
+        self.environ = {**QUICK, **(environ or {})}
+        self._size = size or Size()
         self.dispatchers: list[Member] = []
         self.control_planes: list[Member] = []
         self.workers: dict[str, Child] = {}
@@ -73,13 +84,13 @@ class LiveSystem:
         self.backing.__enter__()
         try:
             await migrate(self.backing.database_url)
-            self.fleet = Fleet(self.backing, self.home / "logs", self._environ)
-            for number in (1, 2):
+            self.fleet = Fleet(self.backing, self.home / "logs", self.environ)
+            for number in range(1, self._size.control_planes + 1):
                 self.control_planes.append(self.fleet.start_control_plane(f"controlplane-{number}"))
-            for number in (1, 2):
+            for number in range(1, self._size.dispatchers + 1):
                 self.dispatchers.append(self.fleet.start_dispatcher(f"dispatcher-{number}"))
-            await until_served(self.fleet, dispatchers=2)
-            for number in (1, 2):
+            await until_served(self.fleet, dispatchers=self._size.dispatchers)
+            for number in range(1, self._size.workers + 1):
                 self.start_worker(f"worker-{number}")
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -122,12 +133,16 @@ class LiveSystem:
 
     def starts(self, job: str = "") -> list[Start]:
         """The starts in the sink, of one job or of all."""
+        return self.noted("start", job)
+
+    def noted(self, phase: str, job: str = "") -> list[Start]:
+        """The lines of a phase in the sink, of one job or of all."""
         if not self.sink.exists():
             return []
         found = []
         for line in self.sink.read_text().splitlines():
             said: dict[str, Any] = json.loads(line)
-            if said.pop("phase") == "start" and (not job or said["job"] == job):
+            if said.pop("phase") == phase and (not job or said["job"] == job):
                 found.append(Start(**said))
         return found
 
@@ -140,17 +155,23 @@ class LiveSystem:
             await connection.close()
 
     async def metric(self, member: Member, name: str) -> float:
-        """The sum of a metric's series on a dispatcher's own /metrics."""
-        address = await self._metrics_address(member)
-        page = await asyncio.to_thread(_read_page, f"http://{address}/metrics")
-        lines = [line for line in page.splitlines() if line.startswith(name) and not line.startswith("#")]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line[len(name)] in " {")
+        """The sum of a metric's series on a server's own /metrics."""
+        return (await scrape(self.monitor_address(member))).total(name)
 
-    async def _metrics_address(self, member: Member) -> str:
-        log = (self.home / "logs" / f"{member.name}.log").read_text()
-        marker = "metrics on "
-        line = next(line for line in log.splitlines() if marker in line)
-        return line.split(marker, 1)[1].split()[0].strip()
+    def monitor_address(self, member: Member) -> str:
+        """Where a server that has started serves /metrics and /readyz, by its log."""
+        return _said(member, r"metrics on (\S+)")
+
+    def owner_id(self, dispatcher: Member) -> str:
+        """The id under which a dispatcher that has started owns shards, by its log."""
+        return _said(dispatcher, r"dispatcher (dispatcher-\w+) serves workers")
+
+    async def owned_shards(self, dispatcher: Member) -> set[int]:
+        """By SQL."""
+        rows = await self.rows(
+            "SELECT shard FROM shard_terms WHERE state = 1 AND owner = $1", self.owner_id(dispatcher)
+        )
+        return {row["shard"] for row in rows}
 
     # --- judgement ---
 
@@ -224,6 +245,7 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _read_page(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - a loopback page of ours
-        return str(answer.read().decode())
+def _said(member: Member, pattern: str) -> str:
+    found = re.search(pattern, member.child.log.read_text())
+    assert found, f"the log of {member.name} has no {pattern!r} yet"
+    return found[1]

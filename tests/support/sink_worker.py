@@ -2,8 +2,9 @@
 
     python -m tests.support.sink_worker SINK WORKER_NAME SLOTS
 
-Handlers: `record` does nothing else; `slow` works for as many seconds as its payload says, with heartbeats. A line is
-JSON: {"phase": "start" | "end", "run", "attempt", "fencing", "job", "scheduled_us", "due_us", "at_us", "worker"}.
+Handlers: `record` does nothing else; `slow` works for as many seconds as its payload says ("20,0.5": the first attempt
+for 20, the others for half a second), with heartbeats. A line is JSON: {"phase": "start" | "end" | "stop" (it was told
+to), "run", "attempt", "fencing", "job", "scheduled_us", "due_us", "at_us", "worker"}.
 """
 
 from __future__ import annotations
@@ -54,9 +55,14 @@ async def main(path: Path, name: str, slots: int) -> None:
     @worker.handler("slow")
     async def slow(context: RunContext) -> str:
         sink.note("start", context)
-        await asyncio.sleep(float(context.payload))
+        times_s = context.text().split(",")
+        try:
+            await asyncio.sleep(float(times_s[min(context.attempt, len(times_s)) - 1]))
+        except asyncio.CancelledError:
+            sink.note("stop", context)
+            raise
         sink.note("end", context)
-        return f"worked for {context.payload.decode()} s"
+        return f"done by {name}"
 
     await worker.run()
 

@@ -1,0 +1,81 @@
+"""A dispatcher that is told to end under load gives its shards up: nothing is lost, doubled or run again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from datetime import UTC, datetime, timedelta
+
+from tidewheel import Every
+
+from tests.support.live_system import US, LiveSystem, now_us
+from tests.support.polling import eventually
+from tools.fleet import Member
+
+JOBS = 16
+# Three times what a planned end takes, and its documented limit: dispatcher.drain_limit_s.
+ENDS_WITHIN_S = 10.0
+OWNED_WITHIN_S = 15.0
+
+
+async def test_sigterm_and_sigint_of_a_dispatcher_under_load(system: LiveSystem) -> None:
+    first, second = system.dispatchers
+    until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=18)
+    owed = {}
+    async with system.client() as client:
+        for number in range(JOBS):
+            name = f"tick-{number}"
+            await client.create_job(
+                name, handler="record", schedule=Every(timedelta(seconds=1), end=until), overlap="allow"
+            )
+            owed[name] = await system.job_occurrences(client, name, US, round(until.timestamp() * US))
+        # Runs that are under way while their shards change hands, twice.
+        for number in range(4):
+            await client.create_job(f"long-{number}", handler="slow", payload="14")
+            await client.trigger_job(f"long-{number}")
+        await eventually(lambda: len(system.starts()) > 2 * JOBS, within_s=30, what="the load runs")
+        await _told_to_end(system, first, signal.SIGTERM, successor=second)
+        third = system.fleet.start_dispatcher("dispatcher-3")
+        await eventually(lambda: system.owned_shards(third), within_s=30, what="the new one gets shards")
+        await asyncio.sleep(1)
+        await _told_to_end(system, second, signal.SIGINT, successor=third)
+        for name, expected in owed.items():
+            await system.settled(name, expected, within_s=60)
+            await system.assert_each_once(name, expected)
+        for number in range(4):
+            await _ended_once(system, f"long-{number}")
+    await system.assert_terms_tile()
+    late = sorted(start.late_s for name in owed for start in system.starts(name))
+    print(f"lateness over two planned ends: p50 {late[len(late) // 2]:.3f} s, max {late[-1]:.3f} s")
+    assert late[-1] < 10, "dispatch paused for no longer than a shard is without an owner"
+
+
+async def _told_to_end(system: LiveSystem, dispatcher: Member, how: signal.Signals, *, successor: Member) -> None:
+    """It ends with exit code 0 within its limit, and the other one owns every shard, by moves and not by takeover."""
+    owned, told_us = await system.owned_shards(dispatcher), now_us()
+    assert owned, "it has something to give up"
+    process = dispatcher.child.process
+    process.send_signal(how)
+    assert await asyncio.to_thread(process.wait, ENDS_WITHIN_S) == 0
+    log = dispatcher.child.log.read_text()
+    assert "Traceback" not in log
+    assert "draining took longer" not in log
+    shards = int(system.environ["TIDEWHEEL_CLUSTER_SHARD_COUNT"])
+
+    async def has_all() -> bool:
+        return len(await system.owned_shards(successor)) == shards
+
+    await eventually(has_all, within_s=OWNED_WITHIN_S, what="the other dispatcher owns every shard")
+    rows = await system.rows("SELECT shard, reason FROM shard_terms WHERE opened_us >= $1", told_us)
+    assert {row["shard"] for row in rows if row["reason"] == "move"} >= owned, "given up, not seized"
+
+
+async def _ended_once(system: LiveSystem, job: str) -> None:
+    async def succeeded() -> bool:
+        rows = await system.rows(
+            "SELECT r.state, r.attempt FROM runs r JOIN jobs j ON j.job_id = r.job_id WHERE j.name = $1", job
+        )
+        return [(row["state"], row["attempt"]) for row in rows] == [(3, 1)]
+
+    await eventually(succeeded, within_s=40, what=f"{job} ends with its first attempt")
+    assert len(system.starts(job)) == len(system.noted("end", job)) == 1
