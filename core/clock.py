@@ -111,6 +111,8 @@ class DatabaseClock:
     def observe(self, reading: ClockReading) -> None:
         """Take one reading into account."""
         if self._offset_us is not None and self._is_jump(reading, self._offset_us):
+            if self._suspects and self._is_jump(reading, self._suspects[0].offset_floor_us):
+                self._suspects.clear()  # it contradicts the others as well: the counting begins anew
             self._suspects.append(reading)
             if len(self._suspects) < self._confirm:
                 return

@@ -6,9 +6,12 @@ The loader (flags > environment > file > default) is tools/cli/settings.py; this
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from core.errors import Invalid
+
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 
 
 def _require(holds: bool, key: str, rule: str) -> None:
@@ -25,6 +28,12 @@ class ClusterSettings:
     # Hash slots of jobs, owned as units. A power of two.
     shard_count: int = 64
     bucket_width_ms: int = 5_000
+
+    def __post_init__(self) -> None:
+        count = self.shard_count
+        is_power_of_two = 1 <= count <= 65_536 and count & (count - 1) == 0
+        _require(is_power_of_two, "cluster.shard_count", "must be a power of two of at most 65536")
+        _require(100 <= self.bucket_width_ms <= 3_600_000, "cluster.bucket_width_ms", "must lie within 100 and 3600000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,16 @@ class DispatcherSettings:
             "must be more than twice heartbeat_interval_s, so that one lost heartbeat ends nothing",
         )
         _require(1 <= self.batch_limit <= 5_000, "dispatcher.batch_limit", "must lie within 1 and 5000")
-        _require(self.tick_s > 0, "dispatcher.tick_s", "must be above 0")
+        for name in ("tick_s", "heartbeat_interval_s", "adoption_margin_s", "term_check_s", "stand_after_s"):
+            _require(getattr(self, name) > 0, f"dispatcher.{name}", "must be above 0")
+        for name in ("pool_size", "scan_limit_per_shard", "waiting_limit"):
+            _require(getattr(self, name) >= 1, f"dispatcher.{name}", "must be at least 1")
+        _require(self.drain_limit_s >= 0, "dispatcher.drain_limit_s", "must not be below 0")
+        _require(
+            self.max_message_bytes >= 2 * 1024 * 1024,
+            "dispatcher.max_message_bytes",
+            "must be at least 2097152, so that a frame of assignments fits",
+        )
         _require(
             self.term_check_s <= self.adoption_margin_s, "dispatcher.term_check_s", "must not exceed adoption_margin_s"
         )
@@ -169,7 +187,7 @@ class Settings:
 def check_loopback(listen: str, key: str) -> str:
     """The listen address as it is. Until authentication exists, servers bind loopback only. Raises Invalid."""
     host, _, port = listen.rpartition(":")
-    if host not in ("127.0.0.1", "localhost", "[::1]") and not host.startswith("127."):
+    if host not in ("localhost", "[::1]") and not _LOOPBACK.fullmatch(host):
         rule = "is not a loopback address; until authentication exists, servers bind loopback only"
         raise Invalid(key, f"{listen!r} {rule}")
     if not port.isdigit() or int(port) > 65_535:

@@ -13,6 +13,7 @@ from typing import Protocol
 from core.clock import US_PER_S
 from core.errors import Invalid
 
+MAX_ATTEMPTS = 100
 WEEK_US = 7 * 24 * 3600 * US_PER_S
 
 
@@ -41,7 +42,7 @@ class Retry:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        _check(1 <= self.max_attempts <= 100, "retry.max_attempts", "must lie within 1 and 100")
+        _check(1 <= self.max_attempts <= MAX_ATTEMPTS, "retry.max_attempts", "must lie within 1 and 100")
         _check(0 <= self.first_delay_us <= WEEK_US, "retry.first_delay", "must lie within 0 s and 7 days")
         _check(1.0 <= self.factor <= 10.0, "retry.factor", "must lie within 1 and 10")
         _check(0 <= self.max_delay_us <= WEEK_US, "retry.max_delay", "must lie within 0 s and 7 days")
@@ -54,9 +55,9 @@ class Retry:
 
     def delay_us(self, ended_attempt: int, spread: float) -> int:
         """Wait after attempt `ended_attempt` (from 1) ended; `spread` in [-1, 1] places it inside the jitter."""
-        # The exponent is bounded: past it every factor above 1.0001 has long reached the maximum.
-        grown = self.first_delay_us * self.factor ** min(ended_attempt - 1, 100_000) if self.factor > 1.0 else None
-        capped = min(grown if grown is not None else self.first_delay_us, self.max_delay_us)
+        # No run has more counted attempts than MAX_ATTEMPTS; the bound keeps the power inside a float.
+        grown = self.first_delay_us * self.factor ** min(ended_attempt - 1, MAX_ATTEMPTS)
+        capped = min(grown, self.max_delay_us)
         return max(0, round(capped * (1.0 + self.jitter * spread)))
 
 

@@ -73,7 +73,13 @@ def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
 def test_every_key_can_be_given_in_the_environment_and_by_a_flag() -> None:
     samples = {str: ("text", "text"), bool: ("true", True), int: ("64", 64), float: ("1", 1.0)}
     samples[tuple[str, ...]] = ("a,b", ("a", "b"))
-    fitting = {"telemetry.log_level": "debug", "telemetry.log_format": "json", "dispatcher.attempt_lease_s": "20"}
+    fitting = {
+        "cluster.bucket_width_ms": "500",
+        "telemetry.log_level": "debug",
+        "telemetry.log_format": "json",
+        "dispatcher.attempt_lease_s": "20",
+        "dispatcher.max_message_bytes": "3000000",
+    }
     for path, key in known_keys().items():
         text, value = (fitting[path], key.kind(fitting[path])) if path in fitting else samples[key.kind]
         for settings in (load(environ={key.variable: text}), load(environ={}, flags=assignments([f"{path}={text}"]))):
