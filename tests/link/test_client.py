@@ -8,6 +8,8 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 from tidewheel import (
     AlreadyExists,
     CallFailed,
@@ -228,3 +230,19 @@ async def test_a_time_without_a_zone_never_leaves() -> None:
         with pytest.raises(ValueError, match="needs a zone"):
             await client.create_job("a", handler="h", schedule=Every(timedelta(seconds=5), anchor=datetime(2030, 1, 1)))
     assert plane.requests == []
+
+
+async def test_a_control_plane_with_too_much_to_do_is_asked_again_but_other_exhaustion_is_an_answer() -> None:
+    async with control_planes() as (plane,), Client([plane.address]) as client:
+        reasons = ["OVERLOADED", "OVERLOADED", "SOMETHING_ELSE"]
+
+        async def refuse(method: str, request: Any, context: Any) -> None:
+            status = Status(code=grpc.StatusCode.RESOURCE_EXHAUSTED.value[0])
+            status.details.add().Pack(ErrorInfo(reason=reasons.pop(0), domain="tidewheel"))
+            context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "not now")
+
+        plane.before = refuse
+        with pytest.raises(CallFailed, match="RESOURCE_EXHAUSTED: not now"):
+            await client.get_job("a")
+    assert reasons == []

@@ -6,7 +6,6 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from tidewheel.protocol import (
     FRAME_BYTES,
-    MOST_HOLDING,
     Acknowledged,
     Assigned,
     CancelOrdered,
@@ -19,7 +18,9 @@ from tidewheel.protocol import (
     StreamState,
     Violated,
 )
+from tidewheel.switchboard import UNACKNOWLEDGED_FREE
 from tidewheel.v1 import worker_service_pb2 as pb
+from tidewheel.worker import MOST_SLOTS
 
 WELCOME = pb.DispatcherFrame(
     welcome=pb.Welcome(
@@ -111,9 +112,12 @@ def test_a_welcome_that_cannot_work_is_a_violation(version: int, interval_s: int
     assert isinstance(StreamProtocol().receive(pb.DispatcherFrame(welcome=welcome)), Violated)
 
 
-def test_hello_names_what_is_held_but_not_more_than_a_frame_holds() -> None:
-    hello = StreamProtocol().hello(pb.Hello(worker_id="w"), [ref(1)] * (MOST_HOLDING + 5)).hello
-    assert (hello.protocol_version, hello.worker_id, len(hello.holding)) == (1, "w", MOST_HOLDING)
+def test_hello_names_everything_that_can_be_held_within_the_smallest_limit_of_a_message() -> None:
+    most = MOST_SLOTS + UNACKNOWLEDGED_FREE
+    long_ref = pb.AttemptRef(run_id="00000000-0000-4000-8000-000000000001", attempt=4, token=bytes(32))
+    frame = StreamProtocol().hello(pb.Hello(worker_id="w"), [long_ref] * most)
+    assert (frame.hello.protocol_version, frame.hello.worker_id, len(frame.hello.holding)) == (1, "w", most)
+    assert frame.ByteSize() < 2 * 1024 * 1024
 
 
 def test_nothing_is_said_before_welcome() -> None:

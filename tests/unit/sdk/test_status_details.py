@@ -8,7 +8,7 @@ from google.rpc.status_pb2 import Status
 from hypothesis import given
 from hypothesis import strategies as st
 from tidewheel.errors import FieldViolation
-from tidewheel.status_details import field_violations
+from tidewheel.status_details import error_reason, field_violations
 
 
 def packed(*messages: BadRequest | ErrorInfo, text: str = "refused") -> bytes:
@@ -31,11 +31,14 @@ def test_other_details_are_stepped_over() -> None:
     info = ErrorInfo(reason="X", domain="tidewheel", metadata={"a": "b"})
     assert field_violations(packed(info, request, info)) == (FieldViolation("job.name", "too long"),)
     assert field_violations(packed(info)) == ()
+    assert error_reason(packed(request, info)) == "X"
+    assert error_reason(packed(request)) == ""
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_it_fail(data: bytes) -> None:
     field_violations(data)
+    error_reason(data)
 
 
 @given(st.integers(0, 60))

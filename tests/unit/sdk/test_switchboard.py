@@ -46,7 +46,7 @@ def test_a_result_is_said_again_on_the_next_stream(world: World) -> None:
     world.said("a")
     world.cut("a")
 
-    assert world.board.holding("a") == [attempt.ref], "Hello names it"
+    assert world.board.holding() == [attempt.ref], "Hello names it"
     assert results(world.connect("a")) == [attempt.ref.run_id]
 
 
@@ -156,7 +156,7 @@ def test_results_of_a_dispatcher_that_is_gone_are_offered_to_the_others_in_turn(
     for address in ("b", "c"):
         if results(world.said(address)):
             world.answer(address, attempt, pb.VERDICT_ACCEPTED)
-    assert len(world.board.holding("b") + world.board.holding("c")) == 0
+    assert world.board.holding() == []
 
 
 def test_heartbeats_of_a_dispatcher_that_is_gone_find_the_new_owner() -> None:
@@ -181,6 +181,29 @@ def test_heartbeats_of_a_dispatcher_that_is_gone_find_the_new_owner() -> None:
     assert world.stops == [], "the lease was saved"
     world.finish(attempt)
     assert results(world.said(other)) == [attempt.ref.run_id]
+
+
+def test_a_verdict_on_a_heartbeat_may_come_later_as_an_acknowledgement(world: World) -> None:
+    """A dispatcher that does not hold the attempt says RETRY first, and looks the run up."""
+    moved, ended = world.assign("a"), world.assign("a")
+    world.wait(INTERVAL_S)
+    retries = [acknowledgement(attempt.ref, pb.VERDICT_RETRY) for attempt in (moved, ended)]
+    world.answer_heartbeats("a", world.said("a"), *retries)
+    assert world.stops == []
+
+    world.answer("a", moved, pb.VERDICT_REDIRECT, "b")
+    world.answer("a", ended, pb.VERDICT_STALE)
+
+    assert [run_id for run_id, _ in world.stops] == [ended.ref.run_id]
+    world.wait(0.5)
+    assert heartbeats(world.said("b")) == [moved.ref.run_id]
+
+
+def test_every_hello_names_everything_whoever_assigned_it(world: World) -> None:
+    """A dispatcher that has taken a shard over knows its attempts, and would give away what is not named."""
+    first, second = world.assign("a"), world.assign("b")
+    world.finish(second)
+    assert world.board.holding() == [first.ref, second.ref]
 
 
 def test_a_running_orphan_that_one_cannot_settle_is_offered_to_the_next() -> None:
@@ -314,7 +337,12 @@ def test_progress_is_repeated_until_acknowledged_and_precedes_the_result(world: 
 
 
 def test_a_cancel_reaches_the_handler_in_the_same_turn(world: World) -> None:
-    attempt = world.assign("a")
+    attempt, late = world.assign("a"), world.assign("a")
+    world.feed("a", cancels=pb.Cancels(items=[pb.CancelOrder(run_id=late.ref.run_id, attempt=1, reason="timed out")]))
+    assert world.board.next_sweep_s <= world.clock.now_s
+    world.board.sweep()
+    assert kinds(world) == [StopKind.TIMED_OUT]
+    world.stops.clear()
     world.feed("a", cancels=pb.Cancels(items=[pb.CancelOrder(run_id=attempt.ref.run_id, attempt=1, reason="why")]))
     assert [(stop.kind, stop.reason) for _, stop in world.stops] == [(StopKind.CANCEL, "why")]
 

@@ -20,6 +20,7 @@ from tidewheel.protocol import ITEM_BYTES, Extended, StreamProtocol
 from tidewheel.v1.worker_service_pb2 import (
     VERDICT_ACCEPTED,
     VERDICT_REDIRECT,
+    VERDICT_RETRY,
     VERDICT_STALE,
     Acknowledgement,
     AttemptRef,
@@ -100,12 +101,14 @@ class Delivery:
     # ---- answers ----
 
     def acknowledged(self, items: Sequence[Acknowledgement], now_s: float) -> None:
-        """Verdicts on results."""
+        """Verdicts on results; and on heartbeats, where the dispatcher had to look the run up to know."""
         for item in items:
             attempt = self._attempts.get((item.run_id, item.attempt))
-            if attempt is None or attempt.result is None:
+            if attempt is None:
                 continue
-            if item.verdict == VERDICT_ACCEPTED:
+            if attempt.result is None:
+                self._heartbeat_refused(attempt, item, now_s)
+            elif item.verdict == VERDICT_ACCEPTED:
                 self._attempts.remove(attempt)
             elif item.verdict == VERDICT_STALE:
                 self._forget(attempt)
@@ -122,25 +125,25 @@ class Delivery:
             if attempt is None:
                 continue
             exception = exceptions.get(key)
-            if exception is None or exception.verdict == VERDICT_ACCEPTED:
-                stream = self._streams.get(attempt.address)
-                if stream is not None:
-                    attempt.lease_until_s = max(attempt.lease_until_s, effect.sent_s + stream.lease_s)
-                attempt.progress_acknowledged = max(attempt.progress_acknowledged, reports)
-                attempt.orphaned = False
-                attempt.redirects = 0
-            else:
-                self._heartbeat_refused(attempt, exception, now_s)
+            if exception is not None and exception.verdict != VERDICT_ACCEPTED:
+                # Of a run that ended because its result was accepted, a heartbeat that came later is stale too: once
+                # a result waits for its own verdict, those on heartbeats say nothing.
+                if attempt.result is None:
+                    self._heartbeat_refused(attempt, exception, now_s)
+                continue
+            stream = self._streams.get(attempt.address)
+            if stream is not None:
+                attempt.lease_until_s = max(attempt.lease_until_s, effect.sent_s + stream.lease_s)
+            attempt.progress_acknowledged = max(attempt.progress_acknowledged, reports)
+            attempt.orphaned = False
+            attempt.redirects = 0
 
-    def _heartbeat_refused(self, attempt: Attempt, exception: Acknowledgement, now_s: float) -> None:
-        if exception.verdict == VERDICT_STALE:
-            # Of a run that ended because its result was accepted, a heartbeat that came later is stale too: as long
-            # as a result waits for its own verdict, this one says nothing.
-            if attempt.result is None:
-                self._forget(attempt)
-        elif exception.verdict == VERDICT_REDIRECT and exception.owner_address:
-            self._redirect(attempt, exception.owner_address, now_s)
-        elif attempt.orphaned:
+    def _heartbeat_refused(self, attempt: Attempt, verdict: Acknowledgement, now_s: float) -> None:
+        if verdict.verdict == VERDICT_STALE:
+            self._forget(attempt)
+        elif verdict.verdict == VERDICT_REDIRECT and verdict.owner_address:
+            self._redirect(attempt, verdict.owner_address, now_s)
+        elif verdict.verdict == VERDICT_RETRY and attempt.orphaned:
             attempt.offer_s = now_s + _spread(RETRY_PAUSE_S)
 
     def _forget(self, attempt: Attempt) -> None:

@@ -27,7 +27,7 @@ from tidewheel.errors import (
     TidewheelError,
     Unavailable,
 )
-from tidewheel.status_details import TRAILER, field_violations
+from tidewheel.status_details import TRAILER, error_reason, field_violations
 
 # CANCELLED is what a caller sees when a server that shuts down aborts the call; our own cancellation is no status.
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
@@ -60,7 +60,7 @@ class Failover:
                 bound = getattr(stub(self._channel(self._addresses[at])), method)
                 answer = await bound(request, timeout=max(0.001, min(left_s, self._try_s(timeout_s))))
             except grpc.aio.AioRpcError as error:
-                if error.code() not in _NO_ANSWER:
+                if not _is_worth_repeating(error):
                     self._favourite = at
                     raise _exception(error) from error
                 tries += 1
@@ -99,6 +99,13 @@ class Failover:
         self._channels.clear()
         for channel in channels:
             await channel.close()
+
+
+def _is_worth_repeating(error: grpc.aio.AioRpcError) -> bool:
+    """No answer; or a control plane with too much to do, which did not begin. Other exhausted resources are answers."""
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return error_reason(_details(error)) == "OVERLOADED"
+    return error.code() in _NO_ANSWER
 
 
 def _exception(error: grpc.aio.AioRpcError) -> TidewheelError:

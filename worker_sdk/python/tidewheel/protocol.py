@@ -37,8 +37,6 @@ from tidewheel.v1.worker_service_pb2 import (
 PROTOCOL_VERSION = 1
 # gRPC's default limit of a message is 4 MiB; a result is at most 256 KiB, so a frame stays well below.
 FRAME_BYTES = 1024 * 1024
-# About 90 bytes each: 2 MiB. What is beyond is held by heartbeats.
-MOST_HOLDING = 20_000
 # Bytes of an item besides its result, message or progress.
 ITEM_BYTES = 160
 
@@ -131,10 +129,13 @@ class StreamProtocol:
     # ---- orders: what the worker wants said ----
 
     def hello(self, hello: Hello, holding: Sequence[AttemptRef]) -> WorkerFrame:
-        """The first frame. `hello` is what stays the same for every stream of the worker."""
+        """The first frame. `hello` is what stays the same for every stream of the worker.
+
+        `holding` has to be complete: what a dispatcher has sent and does not find there, it gives to another worker.
+        """
         frame = WorkerFrame(hello=hello)
         frame.hello.protocol_version = PROTOCOL_VERSION
-        frame.hello.holding.extend(holding[:MOST_HOLDING])
+        frame.hello.holding.extend(holding)
         return frame
 
     def result(self, result: Result, size: int) -> None:

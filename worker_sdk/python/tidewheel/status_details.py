@@ -1,13 +1,14 @@
-"""Reads google.rpc.BadRequest out of the `grpc-status-details-bin` trailer. Called by failover.py.
+"""Reads google.rpc.BadRequest and ErrorInfo out of the `grpc-status-details-bin` trailer. Called by failover.py.
 
 The trailer is a serialised google.rpc.Status. Neither grpcio-status nor googleapis-common-protos is imported: they pin
 protobuf ranges of their own, and a second definition of google/rpc/status.proto in the process-wide descriptor pool
-would collide with theirs wherever a user has them installed. Three messages with string fields only need a reader of
+would collide with theirs wherever a user has them installed. Four messages with string fields only need a reader of
 two wire types:
 
     Status      3: repeated google.protobuf.Any details
     Any         1: string type_url, 2: bytes value
     BadRequest  1: repeated FieldViolation {1: string field, 2: string description}
+    ErrorInfo   1: string reason
 """
 
 from __future__ import annotations
@@ -36,6 +37,17 @@ def _violations(status: bytes) -> Iterator[FieldViolation]:
         for bad_request in _byte_fields(detail, 2):
             for violation in _byte_fields(bad_request, 1):
                 yield FieldViolation(_text(violation, 1), _text(violation, 2))
+
+
+def error_reason(status: bytes) -> str:
+    """The reason of the ErrorInfo in a serialised google.rpc.Status; empty if there is none."""
+    try:
+        for detail in _byte_fields(status, 3):
+            if _text(detail, 1).endswith("/google.rpc.ErrorInfo"):
+                return "".join(_text(info, 1) for info in _byte_fields(detail, 2))
+    except (IndexError, ValueError):
+        pass
+    return ""
 
 
 def _text(message: bytes, number: int) -> str:

@@ -93,9 +93,9 @@ class Switchboard:
         """Where links should be: every known dispatcher, and whoever is still to be told something."""
         return {*self._delivery.known, *self._attempts.addresses}
 
-    def holding(self, address: str) -> list[AttemptRef]:
-        """What Hello names to the dispatcher there."""
-        return [attempt.ref for attempt in self._attempts.bound_to(address)]
+    def holding(self) -> list[AttemptRef]:
+        """What each Hello names: everything, whoever assigned it. The dispatcher may have become its owner since."""
+        return [attempt.ref for attempt in self._attempts]
 
     def is_open(self, address: str) -> bool:
         return address in self._streams
@@ -124,7 +124,7 @@ class Switchboard:
         elif isinstance(effect, Extended):
             self._delivery.extended(effect, now_s)
         elif isinstance(effect, CancelOrdered):
-            self._cancel(effect.items)
+            self._cancel(effect.items, now_s)
         elif isinstance(effect, Opened):
             self._opened(address, protocol, effect, now_s)
         self._orders.stir()
@@ -168,14 +168,17 @@ class Switchboard:
         """Whether the attempt is here already: a dispatcher may say an assignment again after a broken stream."""
         return self._attempts.get((assignment.ref.run_id, assignment.ref.attempt)) is not None
 
-    def _cancel(self, items: Iterable[CancelOrder]) -> None:
+    def _cancel(self, items: Iterable[CancelOrder], now_s: float) -> None:
         for item in items:
             attempt = self._attempts.get((item.run_id, item.attempt))
             if attempt is None or attempt.result is not None:
                 continue
-            timed_out = item.reason == StopKind.TIMED_OUT.value
-            kind = StopKind.TIMED_OUT if timed_out else StopKind.CANCEL
-            self._orders.stop(attempt, Stop(kind, item.reason or kind.value))
+            if item.reason == StopKind.TIMED_OUT.value:
+                # The dispatcher's clock was faster than ours: the next sweep does what our own limit does.
+                attempt.stop_s = min(attempt.stop_s, now_s)
+                self.next_sweep_s = 0.0
+            else:
+                self._orders.stop(attempt, Stop(StopKind.CANCEL, item.reason or StopKind.CANCEL.value))
 
     def finished(self, attempt: Attempt, result: Result) -> None:
         """The handler ended, and its slot is free."""

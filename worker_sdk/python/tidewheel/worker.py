@@ -21,7 +21,9 @@ from tidewheel.engine import Engine
 from tidewheel.handlers import Handler, HandlerFunction, checked_name, handler_of
 from tidewheel.v1.worker_service_pb2 import Hello
 
-MOST_SLOTS = 100_000
+# Hello names everything that is held, in one message: at 77 bytes each, and with the results that may wait beside what
+# runs, this stays below the smallest limit that a dispatcher can be configured to.
+MOST_SLOTS = 20_000
 MOST_QUEUES = 64
 
 _Function = TypeVar("_Function", bound=HandlerFunction)
