@@ -68,7 +68,7 @@ async def test_b87_heartbeat_progress_and_result_of_a_stale_attempt_are_refused(
                 assert new.run_id == old.run_id == run.run_id
                 assert new.token != old.token
 
-                await silent.heartbeat(old, b"half done")
+                await silent.heartbeat(old, progress=b"half done")
                 assert await silent.verdict(old) == VERDICT_STALE
                 silent.acknowledgements.clear()
                 await silent.succeed(old, b"late")
