@@ -6,6 +6,7 @@ begins from what SQL and etcd say.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -17,6 +18,7 @@ from core.errors import TidewheelError
 log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.1
+_RESIGN_LIMIT_S = 2.0
 
 
 class Campaign:
@@ -45,6 +47,7 @@ class Campaign:
         if not leadership.valid:
             return
         try:
-            await self._coord.resign(leadership)
-        except TidewheelError as error:
-            log.info("the leadership could not be given up (%s); it ends with the lease", error)
+            async with asyncio.timeout(_RESIGN_LIMIT_S):
+                await self._coord.resign(leadership)
+        except (TidewheelError, TimeoutError) as error:
+            log.info("the leadership could not be given up (%s); it ends with the lease", error or "no answer")

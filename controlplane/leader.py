@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 # The terms are read at least this often, whatever hints were lost.
 _READ_EVERY_S = 1.0
+# Hints come in crowds (one a shard that is claimed); so long they are gathered.
+_GATHER_S = 0.02
 
 
 @dataclass(slots=True)
@@ -78,6 +80,8 @@ class Leader:
                 if self._pulse is not None and not tenure.database_away:
                     self._pulse.beat()
                 hinted = await wake.wait(self._clock, LOOK_EVERY_S)
+                if hinted:
+                    await self._clock.sleep(_GATHER_S)
         finally:
             self._coord.unsubscribe(wake)
             self.seat.membership, self.seat.plan_version = None, 0

@@ -9,6 +9,7 @@ import grpc
 from tidewheel.v1 import discovery_service_pb2, discovery_service_pb2_grpc
 
 from core.clock import Clock
+from core.coord.layout import Member
 from core.coord.ports import CoordView
 from core.tasks import Wake
 
@@ -16,7 +17,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 SERVICE = "tidewheel.v1.DiscoveryService"
 # How long a lost hint can matter.
-_TICK_S = 2.0
+_TICK_S = 1.0
+# Who vanishes from etcd is told of so much later: when etcd was emptied or restored all vanish for a moment, and every
+# worker would drop its streams. An address that does not answer costs a worker nothing.
+_FADES_IN_S = 3.0
 
 
 class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
@@ -26,6 +30,7 @@ class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
         self._coord = coord
         self._clock = clock
         self._streams: set[Wake] = set()
+        self._known: dict[str, tuple[Member, float]] = {}
         self._closing = False
 
     def close(self) -> None:
@@ -55,10 +60,20 @@ class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
         await context.abort(grpc.StatusCode.UNAVAILABLE, "this replica is shutting down")
 
     def _present(self) -> discovery_service_pb2.DispatcherList:
-        members = sorted(self._coord.members().values(), key=lambda member: member.dispatcher_id)
+        members = sorted(self._fading(), key=lambda member: member.dispatcher_id)
         return discovery_service_pb2.DispatcherList(
             dispatchers=[
                 discovery_service_pb2.DispatcherAddress(dispatcher_id=member.dispatcher_id, address=member.address)
                 for member in members
             ]
         )
+
+    def _fading(self) -> list[Member]:
+        """Who lives, and who was seen a moment ago at an address that nobody else has taken since."""
+        now_s, live = self._clock.monotonic_s(), self._coord.members()
+        self._known.update({dispatcher_id: (member, now_s) for dispatcher_id, member in live.items()})
+        taken = {member.address for member in live.values()}
+        for dispatcher_id, (member, seen_s) in list(self._known.items()):
+            if dispatcher_id not in live and (member.address in taken or now_s - seen_s > _FADES_IN_S):
+                del self._known[dispatcher_id]
+        return [member for member, _ in self._known.values()]

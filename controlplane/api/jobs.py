@@ -207,11 +207,11 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             state = JOB_TRANSITIONS.get((present.state, event))
             if state is None:  # paused already, or active already: what was asked for is so
                 return None
-            spec = _readable(present)
             first_us = None
             if state is JobState.ACTIVE:
-                first_us = self._occurrences.first_of(spec.schedule, cutover_us, newly_given=False)
-            return NextVersion(spec, present.payload, state, first_us)
+                schedule = _readable(present).schedule
+                first_us = self._occurrences.first_of(schedule, cutover_us, newly_given=False)
+            return NextVersion(present.spec, present.payload, state, first_us)
 
         return await self._changed(call, action, request.name, decide)
 
@@ -238,5 +238,5 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
 def _readable(job: JobRecord) -> JobSpec:
     if job.spec is None:
-        raise Conflict(f"{job.fault}; create the job anew under another name", field="name")
+        raise Conflict(f"{job.fault}; delete the job and create it anew", field="name")
     return job.spec

@@ -67,9 +67,12 @@ _CHANGE = statement(
 
 @dataclass(frozen=True, slots=True)
 class NextVersion:
-    """What a version is to be. `first_us` is its first occurrence, None when it has none or is not to run."""
+    """What a version is to be. `first_us` is its first occurrence, None when it has none or is not to run.
 
-    spec: JobSpec
+    `spec` None keeps a stored form that is not readable as it is: such a job can still be paused and deleted.
+    """
+
+    spec: JobSpec | None
     payload: bytes
     state: JobState
     first_us: int | None
@@ -179,7 +182,7 @@ class JobChanges:
                 error="",
                 spec=wanted.spec,
                 payload=wanted.payload,
-                fault="",
+                fault="" if wanted.spec else present.fault,
             )
             answer_bytes = render(record)
             changed = await tx.run(
@@ -219,12 +222,12 @@ class JobChanges:
 
 
 def _common(call: Call, job: JobRecord, action: str, now_us: int, answer_bytes: bytes) -> dict[str, Any]:
-    assert job.spec is not None, "a version that is written has a spec"
+    spec = job.stored if job.spec is None else json.dumps(job.spec.to_json(), separators=(",", ":"), sort_keys=True)
     return {
         **audited_params(call, action=action, subject=job.name, version=job.version, now_us=now_us),
         **answered_params(call.key, answer_bytes),
         "job_id": job.job_id,
-        "spec": json.dumps(job.spec.to_json(), separators=(",", ":"), sort_keys=True),
+        "spec": spec,
         "payload": job.payload,
         "trace": call.trace,
     }

@@ -62,7 +62,7 @@ _PAGE_BYTES = 2 * 1024 * 1024
 class JobRecord:
     """A job in its present version. Instants in microseconds; `deleted_us` 0: not deleted.
 
-    `spec` is None where the stored form is not readable; `fault` then says why.
+    `spec` is None where the stored form, kept in `stored`, is not readable; `fault` then says why.
     """
 
     job_id: UUID
@@ -80,6 +80,7 @@ class JobRecord:
     spec: JobSpec | None
     payload: bytes
     fault: str = ""
+    stored: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ def cut_page(rows: Sequence[Row[Any]], size: int, byte_limit: int) -> Sequence[R
 
 def job_record(row: Row[Any]) -> JobRecord:
     """A row of the statements here as a record."""
-    spec, fault = _readable(row.spec)
+    stored = row.spec if isinstance(row.spec, str) else json.dumps(row.spec)
+    spec, fault = _readable(stored)
     return JobRecord(
         job_id=row.job_id,
         namespace=row.namespace,
@@ -153,12 +155,13 @@ def job_record(row: Row[Any]) -> JobRecord:
         spec=spec,
         payload=bytes(row.payload),
         fault=fault,
+        stored=stored if fault else "",
     )
 
 
-def _readable(stored: Any) -> tuple[JobSpec | None, str]:
+def _readable(stored: str) -> tuple[JobSpec | None, str]:
     try:
-        return JobSpec.from_json(json.loads(stored) if isinstance(stored, str) else stored), ""
+        return JobSpec.from_json(json.loads(stored)), ""
     except (Invalid, ValueError) as error:
         return None, f"the stored job is not readable: {error}"
 

@@ -36,11 +36,13 @@ _FIND_OPEN = statement(
     "find_open_run",
     Kind.READ,
     # The same question that firing asks: recent runs are found by the shard's open-from mark, the long-lived ones stand
-    # in open_runs; a trigger that is not yet due does not count.
+    # in open_runs; a trigger that is not yet due does not count. (The mark as a scalar sub-select: joined, the planner
+    # walked all runs of the job.)
     """
     SELECT b.run_id FROM (
-      (SELECT r.run_id FROM shard_marks m JOIN runs r ON r.scheduled_for_us >= m.open_from_us
-       WHERE m.shard = CAST(:shard AS BIGINT) AND r.job_id = CAST(:job_id AS UUID)
+      (SELECT r.run_id FROM runs r
+       WHERE r.job_id = CAST(:job_id AS UUID)
+         AND r.scheduled_for_us >= (SELECT m.open_from_us FROM shard_marks m WHERE m.shard = CAST(:shard AS BIGINT))
          AND (r.state = 2 OR (r.state = 1 AND (r.attempt > 0 OR r.not_before_us <= CAST(:now_us AS BIGINT))))
        LIMIT 1)
       UNION ALL

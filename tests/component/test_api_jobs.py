@@ -135,6 +135,10 @@ class TestReading:
         assert page.jobs[3].error == ""
         refusal = await refused(update(plane, "a", "handler", handler="x"))
         assert refusal.code is grpc.StatusCode.FAILED_PRECONDITION
+        assert (await plane.jobs.PauseJob(PauseJobRequest(name="a"))).state == job_pb2.JOB_STATE_PAUSED
+        assert (await refused(plane.jobs.ResumeJob(ResumeJobRequest(name="a")))).code is refusal.code
+        assert (await plane.jobs.DeleteJob(DeleteJobRequest(name="a"))).state == job_pb2.JOB_STATE_DELETED
+        assert (await plane.create("a")).error == ""
 
 
 class TestUpdates:

@@ -1,0 +1,114 @@
+"""What PostgreSQL makes of the API's statements: bounded ranges and whole keys, however many rows there are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from core.store.statement import STATEMENTS
+from tests.support.raw_statements import Call
+from tests.support.store_world import NOW_US, StoreWorld
+
+pytestmark = pytest.mark.usefixtures("on_postgresql")
+
+ROWS = 5_000
+JOB = UUID(int=7)
+
+
+@pytest.fixture
+def isolation() -> str:
+    """Plans are the same at every level."""
+    return "READ COMMITTED"
+
+
+@pytest.fixture
+async def crowded(world: StoreWorld) -> StoreWorld:
+    """Many jobs, most of them deleted, and many runs of many jobs, with fresh statistics."""
+    assert STATEMENTS["find_open_run"]
+    await world.eye.execute(
+        f"""INSERT INTO jobs
+              (job_id, namespace, name, hash, shard, version, state, cutover_us, created_us, updated_us, deleted_us)
+            SELECT gen_random_uuid(), 'n' || n % 3, 'job-' || n, 0, n % 4, 1, CASE WHEN n % 10 = 0 THEN 1 ELSE 3 END,
+                   0, 0, 0, CASE WHEN n % 10 = 0 THEN 0 ELSE n END
+            FROM generate_series(1, {ROWS}) AS n"""
+    )
+    await world.eye.execute("INSERT INTO job_versions SELECT job_id, 1, 1, '{}', '', 0, '', '', '' FROM jobs")
+    await world.eye.execute(
+        f"""INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
+                              home_term, ended_us)
+            SELECT gen_random_uuid(), gen_random_uuid(), 1, n % 4, 1, $1::bigint - n, $1, $1, 3, 1, 1
+            FROM generate_series(1, {ROWS}) AS n""",
+        NOW_US,
+    )
+    await world.eye.execute(
+        f"INSERT INTO open_runs SELECT 0, gen_random_uuid(), gen_random_uuid() FROM generate_series(1, {ROWS}) AS n"
+    )
+    await world.eye.execute("ANALYZE")
+    return world
+
+
+async def conditions(world: StoreWorld, statement: str, mode: str, **params: Any) -> dict[str, list[str]]:
+    """The index conditions of the statement's plan, by table; a scan without an index fails."""
+    sql, arguments = Call(statement, params).compiled()
+    async with world.eye.transaction():
+        await world.eye.execute(f"SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = {mode}")
+        shown = await world.eye.fetchval(f"EXPLAIN (FORMAT JSON) {sql}", *arguments)
+    found: dict[str, list[str]] = {}
+    pending = [json.loads(shown)[0]["Plan"]]
+    while pending:
+        node = pending.pop()
+        pending += node.get("Plans", ())
+        if node["Node Type"].startswith("Sort"):
+            found.setdefault("sorts", []).append(str(node["Sort Key"]))
+        if "Relation Name" in node and node["Node Type"] not in ("ModifyTable", "LockRows"):
+            assert "Index Cond" in node, node
+            found.setdefault(node["Relation Name"], []).append(node["Index Cond"])
+    return found
+
+
+both_modes = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"], ids=["custom", "generic"])
+
+
+@both_modes
+async def test_a_job_is_found_by_its_whole_name(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(crowded, "get_job_by_name", mode, namespace="n1", name="job-10")
+    assert all(word in found["jobs"][0] for word in ("namespace", "deleted_us", "name ="))
+    assert all(word in found["job_versions"][0] for word in ("job_id", "version"))
+
+
+@both_modes
+async def test_live_jobs_are_listed_in_the_order_of_their_index(crowded: StoreWorld, mode: str) -> None:
+    """However many of the same names were deleted: they are not walked."""
+    found = await conditions(
+        crowded, "list_job_names", mode, namespace="n1", after="", low="", high="\x7f", row_limit=101
+    )
+    assert all(word in found["jobs"][0] for word in ("namespace", "deleted_us", "name >"))
+    assert "sorts" not in found
+
+
+@both_modes
+async def test_runs_of_a_job_are_walked_in_the_order_of_their_index(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(
+        crowded, "walk_runs_of_job", mode, job_id=JOB, from_us=0, before_us=NOW_US, before_id=JOB, row_limit=101
+    )
+    assert all(word in found["runs"][0] for word in ("job_id", "scheduled_for_us", "run_id"))
+    assert "sorts" not in found
+
+
+@both_modes
+async def test_an_open_run_is_looked_for_among_the_jobs_recent_ones(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(crowded, "find_open_run", mode, shard=0, job_id=JOB, now_us=NOW_US)
+    recent = [condition for condition in found["runs"] if "job_id" in condition]
+    assert len(recent) == 1
+    assert "scheduled_for_us" in recent[0]
+    assert all("job_id" in condition and "shard" in condition for condition in found["open_runs"])
+
+
+@both_modes
+async def test_runs_are_read_by_their_key(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(crowded, "get_runs", mode, run_ids=[JOB], namespace="n1")
+    assert "run_id" in found["runs"][0]
+    assert "job_id" in found["jobs"][0]
