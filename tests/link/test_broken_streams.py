@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import random
 
-import psutil
 import pytest
-from tidewheel import RunContext, Worker
+from tidewheel import RunContext, Worker, WorkerRefused
 from tidewheel.v1 import worker_service_pb2 as pb
 
+from tests.link.scripted_control_plane import control_planes
 from tests.link.scripted_dispatcher import (
     ScriptedDispatcher,
     accepted,
@@ -150,8 +149,9 @@ async def test_row_14_stale_stops_the_handler_and_nothing_is_sent() -> None:
 
 
 async def test_the_results_of_a_dispatcher_that_is_gone_reach_its_successor() -> None:
-    async with dispatchers(3) as (gone, one, other):
-        worker = Worker(dispatchers=[gone.address, one.address, other.address])
+    async with control_planes() as (plane,), dispatchers(3) as (gone, one, other):
+        plane.names(gone.address, one.address, other.address)
+        worker = Worker(plane.address)
         go_on = asyncio.Event()
 
         @worker.handler("work")
@@ -165,8 +165,7 @@ async def test_the_results_of_a_dispatcher_that_is_gone_reach_its_successor() ->
             await one.stream()
             await other.stream()
             await gone.stop()
-            assert worker._engine is not None
-            worker._engine._listed([one.address, other.address])
+            plane.names(one.address, other.address)
             go_on.set()
             await eventually(lambda: other.streams[0].result_of(made))
 
@@ -243,55 +242,6 @@ async def test_b93_heartbeats_delayed_behind_results_disturb_nothing(caplog: pyt
     assert [record.getMessage() for record in caplog.records] == []
 
 
-async def cycle(worker_of: str, at_random: random.Random) -> None:
-    """One worker that connects, exchanges a few messages, and is cancelled at some point of it."""
-    worker = Worker(dispatchers=[worker_of], slots=2)
-    worker.handler("work")(lambda ctx: None)
-    task = asyncio.create_task(worker.run())
-    await asyncio.sleep(at_random.choice((0.0, 0.001, 0.005, 0.02)))
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def leak_check(cycles: int, growth_mib: int) -> None:
-    at_random = random.Random(1)
-    process = psutil.Process()
-    async with dispatchers() as (dispatcher,):
-        for _ in range(50):
-            await cycle(dispatcher.address, at_random)
-        gc.collect()
-        tasks, connections = len(asyncio.all_tasks()), len(process.net_connections())
-        memory = process.memory_info().rss
-        for _ in range(cycles):
-            await cycle(dispatcher.address, at_random)
-        gc.collect()
-        await eventually(lambda: len(asyncio.all_tasks()) <= tasks, 30)
-        await eventually(lambda: len(process.net_connections()) <= connections, 30)
-        grown = (process.memory_info().rss - memory) / 2**20
-        assert grown < growth_mib, f"{grown:.1f} MiB more after {cycles} streams"
-
-
-async def test_b83_streams_that_are_cancelled_at_any_point_leave_nothing_behind() -> None:
-    await leak_check(300, 30)
-
-
-@pytest.mark.long
-async def test_b83_two_thousand_streams_leave_nothing_behind() -> None:
-    await leak_check(2_000, 50)
-
-
-@pytest.mark.long
-async def test_b84_an_idle_worker_is_never_disconnected_for_its_keepalive() -> None:
-    """Pings leave every 10 s; a server that minds answers the third one with GOAWAY."""
-    async with dispatchers() as (dispatcher,):
-        worker = Worker(dispatchers=[dispatcher.address])
-        worker.handler("work")(lambda ctx: None)
-        async with running(worker):
-            await dispatcher.stream()
-            await asyncio.sleep(50)
-    assert len(dispatcher.streams) == 1
-
-
 async def test_a_dispatcher_that_says_nothing_to_hello_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidewheel.link.WELCOME_WITHIN_S", 0.3)
     async with dispatchers() as (dispatcher,):
@@ -305,8 +255,6 @@ async def test_a_dispatcher_that_says_nothing_to_hello_is_asked_again(monkeypatc
 
 
 async def test_a_worker_that_everybody_refuses_ends_with_the_reason() -> None:
-    from tidewheel import WorkerRefused
-
     async with dispatchers(2) as both:
         for one in both:
             one.refusal = pb.Refusal(field="hello.queues", rule="no such queue")

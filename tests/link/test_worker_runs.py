@@ -16,37 +16,30 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tidewheel import RunContext, Worker
+from tidewheel.handlers import HandlerFunction
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from tests.link.scripted_dispatcher import assignment, dispatchers, running
 from tests.support.polling import eventually
 
 
-async def outcome(worker: Worker, made: pb.Assignment, **settings: float) -> pb.Result:
-    """The result that the worker reports of one assignment; `worker` is pointed at a dispatcher of this test."""
-    async with dispatchers(**settings) as (dispatcher,):
-        worker._static = (dispatcher.address,)
+async def outcome(handler: HandlerFunction, made: pb.Assignment) -> pb.Result:
+    """The result that a worker with this handler reports of one assignment."""
+    async with dispatchers() as (dispatcher,):
+        worker = Worker(dispatchers=[dispatcher.address])
+        worker.handler("work")(handler)
         async with running(worker):
             stream = await dispatcher.stream()
             stream.assign(made)
-            result = await eventually(lambda: stream.result_of(made))
-            assert result is not None
-            return result
-
-
-def a_worker(**settings: int) -> Worker:
-    return Worker(dispatchers=["127.0.0.1:1"], **settings)  # type: ignore[arg-type]
+            return await eventually(lambda: stream.result_of(made))
 
 
 async def test_an_async_handler_returns_json() -> None:
-    worker = a_worker()
-
-    @worker.handler("work")
     async def work(ctx: RunContext) -> dict[str, object]:
         return {"run": ctx.run_id, "attempt": ctx.attempt, "payload": ctx.json()}
 
     made = assignment(payload=b'{"a":1}', attempt=3)
-    result = await outcome(worker, made)
+    result = await outcome(work, made)
 
     assert result.success.result_type == "application/json"
     assert result.success.result.decode() == f'{{"run":"{made.ref.run_id}","attempt":3,"payload":{{"a":1}}}}'
@@ -154,13 +147,10 @@ async def test_a_crowd_of_results_leaves_in_few_frames_with_few_grants() -> None
 
 
 async def test_the_time_limit_ends_an_attempt_as_timed_out() -> None:
-    worker = a_worker()
-
-    @worker.handler("work")
     async def work(_: RunContext) -> None:
         await asyncio.sleep(60)
 
-    result = await outcome(worker, assignment(timeout_s=0.2))
+    result = await outcome(work, assignment(timeout_s=0.2))
     assert result.failure.timed_out
 
 
@@ -244,10 +234,8 @@ async def test_b128_the_handlers_span_continues_the_trace_of_its_run(
     def now(_: RunContext) -> None:
         inside.append(trace.get_current_span().get_span_context())
 
-    worker = a_worker()
-    worker.handler("work")(now if blocking else later)
     made = assignment(attempt=2, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-    await outcome(worker, made)
+    await outcome(now if blocking else later, made)
 
     (span,) = exporter.get_finished_spans()
     assert span.name == "tidewheel.handler work"

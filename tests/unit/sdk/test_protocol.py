@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from tidewheel.protocol import (
-    FRAME_BYTES,
+from tidewheel.effects import (
     Acknowledged,
     Assigned,
     CancelOrdered,
@@ -14,10 +13,9 @@ from tidewheel.protocol import (
     Extended,
     Opened,
     Refused,
-    StreamProtocol,
-    StreamState,
     Violated,
 )
+from tidewheel.protocol import FRAME_BYTES, StreamProtocol, StreamState
 from tidewheel.switchboard import UNACKNOWLEDGED_FREE
 from tidewheel.v1 import worker_service_pb2 as pb
 from tidewheel.worker import MOST_SLOTS

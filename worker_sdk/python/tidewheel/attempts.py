@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from tidewheel.clock import Clock
 from tidewheel.context import RunContext
-from tidewheel.protocol import AttemptKey
+from tidewheel.effects import AttemptKey
 from tidewheel.v1.worker_service_pb2 import Assignment, AttemptRef, Result
 
 

@@ -10,38 +10,18 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from tidewheel.addresses import control_plane_addresses
 from tidewheel.clock import Clock, SystemClock
 from tidewheel.failover import Failover
+from tidewheel.job_messages import UNSET, Unset, fill, given
 from tidewheel.payloads import encode
 from tidewheel.records import Attempt, Job, Run
-from tidewheel.schedules import (
-    At,
-    Cron,
-    Every,
-    RetryPolicy,
-    catch_up_message,
-    duration,
-    overlap_value,
-    retry_message,
-    schedule_message,
-    timestamp,
-)
+from tidewheel.schedules import At, Cron, Every, RetryPolicy, duration, timestamp
 from tidewheel.v1 import job_pb2, job_service_pb2, job_service_pb2_grpc, run_service_pb2, run_service_pb2_grpc
-
-
-class _Unset:
-    """Stands for "leave as it is" in an update, where None means "set to nothing"."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET: Final = _Unset()
 
 Payload = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
 
@@ -102,21 +82,21 @@ class Client:
         "skip" or "allow", `catch_up` "latest" or "skip". What is absent takes the server's default.
         """
         job = job_pb2.Job(namespace=self._namespace, name=name)
-        _fill(
+        fill(
             job,
             handler=handler,
-            schedule=_given(schedule),
+            schedule=given(schedule),
             queue=queue,
-            payload=_given(payload),
-            payload_type=_given(payload_type),
-            retry=_given(retry),
-            overlap=_given(overlap),
-            catch_up=_given(catch_up),
-            grace=_given(grace),
-            start_to_close_timeout=_given(start_to_close_timeout),
+            payload=given(payload),
+            payload_type=given(payload_type),
+            retry=given(retry),
+            overlap=given(overlap),
+            catch_up=given(catch_up),
+            grace=given(grace),
+            start_to_close_timeout=given(start_to_close_timeout),
             description=description,
             contact=contact,
-            labels=_given(labels),
+            labels=given(labels),
         )
         request = job_service_pb2.CreateJobRequest(job=job, request_id=_request_id(request_id))
         return Job.of(await self._job_call("CreateJob", request))
@@ -143,19 +123,19 @@ class Client:
         self,
         name: str,
         *,
-        handler: str | _Unset = UNSET,
-        schedule: At | Every | Cron | _Unset | None = UNSET,
-        queue: str | _Unset = UNSET,
-        payload: Payload | _Unset = UNSET,
-        payload_type: str | _Unset = UNSET,
-        retry: RetryPolicy | _Unset | None = UNSET,
-        overlap: str | _Unset | None = UNSET,
-        catch_up: str | _Unset | None = UNSET,
-        grace: timedelta | _Unset | None = UNSET,
-        start_to_close_timeout: timedelta | _Unset | None = UNSET,
-        description: str | _Unset = UNSET,
-        contact: str | _Unset = UNSET,
-        labels: Mapping[str, str] | _Unset = UNSET,
+        handler: str | Unset = UNSET,
+        schedule: At | Every | Cron | Unset | None = UNSET,
+        queue: str | Unset = UNSET,
+        payload: Payload | Unset = UNSET,
+        payload_type: str | Unset = UNSET,
+        retry: RetryPolicy | Unset | None = UNSET,
+        overlap: str | Unset | None = UNSET,
+        catch_up: str | Unset | None = UNSET,
+        grace: timedelta | Unset | None = UNSET,
+        start_to_close_timeout: timedelta | Unset | None = UNSET,
+        description: str | Unset = UNSET,
+        contact: str | Unset = UNSET,
+        labels: Mapping[str, str] | Unset = UNSET,
         etag: str = "",
         note: str = "",
         request_id: str | None = None,
@@ -166,7 +146,7 @@ class Client:
         part of the catch-up policy: one of the two alone puts the other back to its default.
         """
         job = job_pb2.Job(namespace=self._namespace, name=name, etag=etag)
-        mask = _fill(
+        mask = fill(
             job,
             handler=handler,
             schedule=schedule,
@@ -292,40 +272,3 @@ class Client:
 
 def _request_id(given: str | None) -> str:
     return str(uuid.uuid4()) if given is None else given
-
-
-def _given(value: Any) -> Any:
-    """In a creation, None means that the caller said nothing."""
-    return UNSET if value is None else value
-
-
-def _fill(job: job_pb2.Job, **values: Any) -> list[str]:
-    """Set the given fields of `job`; the paths of what was given, those set back to nothing included."""
-    given = {name: value for name, value in values.items() if value is not UNSET}
-    if "payload" in given:
-        payload, derived_type = encode(given.pop("payload"))
-        given["payload"] = payload
-        given.setdefault("payload_type", derived_type)
-    if "catch_up" in given or "grace" in given:
-        given["catch_up"] = catch_up_message(given.pop("catch_up", None), given.pop("grace", None))
-    for name, value in given.items():
-        if value is not None:
-            _set(job, name, value)
-    return sorted(given)
-
-
-def _set(job: job_pb2.Job, name: str, value: Any) -> None:
-    if name == "schedule":
-        job.schedule.CopyFrom(schedule_message(value))
-    elif name == "retry":
-        job.retry.CopyFrom(retry_message(value))
-    elif name == "catch_up":
-        job.catch_up.CopyFrom(value)
-    elif name == "overlap":
-        job.overlap = overlap_value(value)
-    elif name == "start_to_close_timeout":
-        job.start_to_close_timeout.CopyFrom(duration(value))
-    elif name == "labels":
-        job.labels.update(value)
-    else:
-        setattr(job, name, value)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from tidewheel.attempts import Attempt, Attempts
 from tidewheel.context import Stop, StopKind, progress_of
+from tidewheel.effects import Extended
 from tidewheel.outcomes import result_size, settle_timeout
-from tidewheel.protocol import ITEM_BYTES, Extended, StreamProtocol
+from tidewheel.protocol import ITEM_BYTES, StreamProtocol
 from tidewheel.v1.worker_service_pb2 import (
     VERDICT_ACCEPTED,
     VERDICT_REDIRECT,

@@ -16,7 +16,8 @@ import grpc.aio
 
 from tidewheel.channels import stream_channel
 from tidewheel.clock import Clock
-from tidewheel.protocol import Opened, Refused, StreamProtocol, Violated
+from tidewheel.effects import Opened, Refused, Violated
+from tidewheel.protocol import StreamProtocol
 from tidewheel.switchboard import Switchboard
 from tidewheel.v1.worker_service_pb2 import Hello
 from tidewheel.v1.worker_service_pb2_grpc import WorkerServiceStub

@@ -10,17 +10,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 from tidewheel.credits import StreamCredit
+from tidewheel.effects import (
+    Acknowledged,
+    Assigned,
+    Beat,
+    CancelOrdered,
+    CreditChanged,
+    Effect,
+    Extended,
+    Opened,
+    Refused,
+    Violated,
+)
 from tidewheel.v1.worker_service_pb2 import (
-    Acknowledgement,
-    Assignment,
     AttemptRef,
-    CancelOrder,
     DispatcherFrame,
     Goodbye,
     Grant,
@@ -40,74 +48,12 @@ FRAME_BYTES = 1024 * 1024
 # Bytes of an item besides its result, message or progress.
 ITEM_BYTES = 160
 
-AttemptKey = tuple[str, int]
-# An attempt in a heartbeat, and how often it had reported progress then.
-Beat = tuple[AttemptKey, int]
-
 
 class StreamState(Enum):
     OPENING = "opening"
     OPEN = "open"
     LEAVING = "leaving"
     CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Welcome: how leases work here, and which attempts of Hello's are no longer ours."""
-
-    dispatcher_id: str
-    heartbeat_interval_s: float
-    lease_s: float
-    stale: Sequence[AttemptRef]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    field: str
-    rule: str
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """Start these; give back those of `beyond`, which no credit covers or which came after Goodbye."""
-
-    items: Sequence[Assignment]
-    beyond: Sequence[Assignment]
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    items: Sequence[Acknowledgement]
-
-
-@dataclass(frozen=True, slots=True)
-class Extended:
-    """The heartbeat that left at `sent_s` was read: leases of `beats` count from then, but for the exceptions."""
-
-    sent_s: float
-    beats: Sequence[Beat]
-    exceptions: Sequence[Acknowledgement]
-
-
-@dataclass(frozen=True, slots=True)
-class CancelOrdered:
-    items: Sequence[CancelOrder]
-
-
-@dataclass(frozen=True, slots=True)
-class CreditChanged:
-    """Demand or Released: the credits may have to be shared anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violated:
-    """The dispatcher broke the protocol: end the stream and open another."""
-
-    rule: str
-
-
-Effect = Opened | Refused | Assigned | Acknowledged | Extended | CancelOrdered | CreditChanged | Violated
 
 
 class StreamProtocol:

@@ -16,15 +16,8 @@ from tidewheel.clock import Clock
 from tidewheel.context import Stop, StopKind
 from tidewheel.credits import allocate
 from tidewheel.delivery import Delivery, Stream
-from tidewheel.protocol import (
-    Acknowledged,
-    Assigned,
-    CancelOrdered,
-    Effect,
-    Extended,
-    Opened,
-    StreamProtocol,
-)
+from tidewheel.effects import Acknowledged, Assigned, CancelOrdered, Effect, Extended, Opened
+from tidewheel.protocol import StreamProtocol
 from tidewheel.v1.worker_service_pb2 import Assignment, AttemptRef, CancelOrder, Result
 
 log = logging.getLogger(__name__)
