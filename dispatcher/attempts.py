@@ -25,6 +25,8 @@ class Holder(Protocol):
 
     def cancel(self, run_id: UUID, attempt: int, reason: str) -> None: ...
 
+    def went_silent(self) -> None: ...
+
 
 @dataclass(slots=True)
 class LiveAttempt:

@@ -46,6 +46,8 @@ class Reaper:
                 # Comes back if the ending is refused or the database is away.
                 self._memory.attempts.check_again(live, now_us + US_PER_S)
                 word = GivenBack() if live.unsent else Lost()
+                if live.holder is not None and not live.unsent:
+                    live.holder.went_silent()
                 await self._completion.submit(Submission(live.run_id, live.attempt, None, word, None))
             elif not live.timed_out and live.timeout_at_us <= now_us:
                 self._time_out(live, now_us)

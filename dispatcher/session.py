@@ -37,6 +37,7 @@ class WorkerSession:
         self._used = 0
         self._leaving = False
         self.retired = False
+        self._silent = False
         self._demand_told = 0
         self._assignments: list[pb.Assignment] = []
         self._acks: list[pb.Acknowledgement] = []
@@ -61,7 +62,8 @@ class WorkerSession:
     @property
     def credits(self) -> int:
         """Assignments that may be sent now."""
-        return 0 if self._leaving or self.overrun or self.closed else max(0, self._granted - self._used)
+        mute = self._leaving or self._silent or self.overrun or self.closed
+        return 0 if mute else max(0, self._granted - self._used)
 
     def serves(self, route: Route) -> bool:
         namespace, queue, handler = route
@@ -91,6 +93,14 @@ class WorkerSession:
         """The worker has a newer stream: this one takes nothing more, and ends."""
         self._leaving = self.retired = True
         self.outgoing.set()
+
+    def went_silent(self) -> None:
+        """A lease ended without a heartbeat: the worker may hang, so it gets nothing until it is heard again."""
+        self._silent = True
+
+    def heard(self) -> None:
+        """The worker said something."""
+        self._silent = False
 
     # --- what is to be sent ---
 

@@ -146,6 +146,7 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
     # --- frames ---
 
     async def _take(self, session: WorkerSession, frame: pb.WorkerFrame) -> None:
+        session.heard()
         match frame.WhichOneof("frame"):
             case "results":
                 await self._results(session, frame.results)

@@ -65,6 +65,15 @@ def test_a_worker_that_leaves_or_whose_stream_is_over_gets_nothing_more() -> Non
         assert session.credits == 0
 
 
+def test_a_worker_that_went_silent_gets_nothing_until_it_is_heard_again() -> None:
+    session = WorkerSession(hello())
+    session.grant(5)
+    session.went_silent()
+    assert session.credits == 0
+    session.heard()
+    assert session.credits == 5
+
+
 class CreditBook(RuleBasedStateMachine):
     """Both sides of one stream: what the worker believes to have granted bounds what the dispatcher uses."""
 
