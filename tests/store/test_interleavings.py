@@ -7,14 +7,22 @@ each end of a term came to at its COMMIT is watched too.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.buckets import NO_END
 from core.states import RunState
+from core.store.database import DatabaseConfig
+from core.store.statement import STATEMENTS
+from tests.support.databases import Databases
 from tests.support.interleavings import LATE_WRITES, SHARD, WATCH, Play
-from tests.support.store_world import StoreWorld, tiles
+from tests.support.store_world import StoreWorld, close_world, open_world, tiles
 
 pytestmark = pytest.mark.usefixtures("on_postgresql")
 
@@ -74,6 +82,49 @@ async def test_every_occurrence_is_fired_once_whoever_races(world: StoreWorld, s
 @pytest.mark.parametrize("seed", MORE_SEEDS)
 async def test_every_occurrence_is_fired_once_whoever_races_at_length(world: StoreWorld, seed: int) -> None:
     await check_at_the_end(await play_out(world, seed))
+
+
+# A fault of the product: what is missing from its statements, and what the play must then complain of.
+PLANTED = {
+    "an owner whose term is not asked for": (
+        "t.owner = CAST(:owner AS TEXT) AND t.state = 1",
+        "TRUE",
+        "a write under a closed term",
+    ),
+    "a landing that does not look at the floor": (
+        "GREATEST(CAST(:bucket AS BIGINT), landing.floor)",
+        "CAST(:bucket AS BIGINT)",
+        "below the floor",
+    ),
+}
+ENOUGH_SEEDS = 20
+
+
+@pytest.mark.parametrize("name", PLANTED)
+async def test_a_planted_fault_of_the_product_is_found(
+    name: str, store_config: DatabaseConfig, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, instead, complaint = PLANTED[name]
+    faulty = {name: text(s.sql.replace(there, instead)) for name, s in STATEMENTS.items() if there in s.sql}
+    run = AsyncConnection.execute
+
+    async def run_faulty(connection: AsyncConnection, clause: Any, *arguments: Any) -> Any:
+        named = next((name for name, s in STATEMENTS.items() if s.clause is clause), "")
+        return await run(connection, faulty.get(named, clause), *arguments)
+
+    monkeypatch.setattr(AsyncConnection, "execute", run_faulty)
+    for seed in range(ENOUGH_SEEDS):
+        world = await open_world(replace(store_config, url=await databases.create()))
+        try:
+            await check_at_the_end(await play_out(world, seed))
+        except (AssertionError, DBAPIError) as found:
+            if complaint in str(found):
+                return
+            raise
+        finally:
+            await close_world(world)
+            await databases.drop(world.database.config.url)
+    raise AssertionError(f"not found in {ENOUGH_SEEDS} plays")
 
 
 class TestTheChecksThemselves:
