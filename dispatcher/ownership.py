@@ -222,6 +222,11 @@ class Ownership:
         self.draining = True
         await self._give_up(list(self._memory.holdings))
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether everything that was given up has a new owner, or nobody is there who could be one."""
+        return not self._given_up or self._coord.members().keys() <= {self._runtime.dispatcher_id}
+
     def _count(self) -> None:
         memory = self._memory
         open_runs = len(memory.attempts) + memory.routes.waiting + len(memory.resting)

@@ -35,6 +35,9 @@ from dispatcher.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
+# At the end: how long to wait for the leader's plan and the successors' claims.
+_HAND_OVER_LIMIT_S = 1.0
+
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run a dispatcher until `stop` is set, then give everything up in order.
@@ -201,12 +204,21 @@ async def _until(stop: asyncio.Event, tasks: Tasks, coord: EtcdCoord) -> None:
         raise failure
 
 
+async def _hand_over(loops: Loops, clock: DatabaseClock) -> None:
+    """See to it that the others take what was given up; they do without us too, only later."""
+    loops.reports.hurry.set()
+    give_up_s = clock.monotonic_s() + _HAND_OVER_LIMIT_S
+    while not loops.ownership.succeeded and clock.monotonic_s() < give_up_s:
+        await clock.sleep(0.02)
+
+
 async def _shut_down(
     settings: Settings, built: _Built, coord: EtcdCoord, loops: Loops, server: grpc.aio.Server
 ) -> None:
     try:
         async with asyncio.timeout(settings.dispatcher.drain_limit_s):
             await loops.ownership.drain()
+            await _hand_over(loops, built.clock)
             # Only now: shards of a member that is gone are taken without waiting for it.
             coord.withdraw(built.dispatcher_id)
             await coord.settled()

@@ -50,6 +50,8 @@ class Reports:
         self._last_pass_s = last_pass_s
         self._fired = fired
         self._fired_before = 0
+        # There is news that cannot wait for the interval.
+        self.hurry = Wake()
 
     async def run(self) -> None:
         """For ever: find the leader, report until the stream breaks, begin again."""
@@ -78,7 +80,7 @@ class Reports:
             if leader is not None and leader.address != address:
                 return
             yield self._report()
-            await self._runtime.clock.sleep(self._interval_s)
+            await self.hurry.wait(self._runtime.clock, self._interval_s)
 
     def _report(self) -> pb.DispatcherReport:
         memory = self._memory
