@@ -110,10 +110,15 @@ class LiveSystem:
         """A client that knows both control planes."""
         return Client(self.fleet.addresses)
 
+    @property
+    def import_path(self) -> str:
+        """PYTHONPATH of a worker process, which starts in another directory."""
+        return os.pathsep.join(part for part in sys.path if part)
+
     def start_worker(self, name: str, slots: int = 20) -> None:
         environ = {
             "TIDEWHEEL_ADDRESS": self.fleet.addresses,
-            "PYTHONPATH": os.pathsep.join(part for part in sys.path if part),
+            "PYTHONPATH": self.import_path,
         }
         self.workers[name] = start_child(
             name,
