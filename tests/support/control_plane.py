@@ -12,6 +12,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 from tidewheel.v1 import (
+    admin_service_pb2,
     admin_service_pb2_grpc,
     discovery_service_pb2_grpc,
     job_pb2,
@@ -98,6 +99,13 @@ class ControlPlane:
         job = job_pb2.Job(**{"name": name, "handler": "h", **fields})
         answer: job_pb2.Job = await self.jobs.CreateJob(
             job_service_pb2.CreateJobRequest(job=job, request_id=request_id)
+        )
+        return answer
+
+    async def status(self) -> admin_service_pb2.ClusterStatus:
+        """What it says of the cluster."""
+        answer: admin_service_pb2.ClusterStatus = await self.admin.GetClusterStatus(
+            admin_service_pb2.GetClusterStatusRequest()
         )
         return answer
 
