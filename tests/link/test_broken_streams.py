@@ -152,10 +152,11 @@ async def test_the_results_of_a_dispatcher_that_is_gone_reach_its_successor() ->
     async with control_planes() as (plane,), dispatchers(3) as (gone, one, other):
         plane.names(gone.address, one.address, other.address)
         worker = Worker(plane.address)
-        go_on = asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         @worker.handler("work")
         async def work(_: RunContext) -> None:
+            started.set()
             await go_on.wait()
 
         one.verdict_of_result = lambda ref: acknowledgement(ref, pb.VERDICT_REDIRECT, other.address)
@@ -164,6 +165,7 @@ async def test_the_results_of_a_dispatcher_that_is_gone_reach_its_successor() ->
             (await gone.stream()).assign(made)
             await one.stream()
             await other.stream()
+            await started.wait()
             await gone.stop()
             plane.names(one.address, other.address)
             go_on.set()

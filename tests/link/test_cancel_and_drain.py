@@ -166,15 +166,17 @@ async def test_after_the_drain_limit_handlers_are_cancelled_and_reported() -> No
 async def test_draining_delivers_results_over_a_stream_that_broke_meanwhile() -> None:
     async with dispatchers() as (dispatcher,):
         worker = Worker(dispatchers=[dispatcher.address])
-        go_on = asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         @worker.handler("work")
         async def work(_: RunContext) -> None:
+            started.set()
             await go_on.wait()
 
         async with running(worker) as task:
             made = assignment()
             (await dispatcher.stream()).assign(made)
+            await started.wait()
             await dispatcher.stop()
             worker.drain(60)
             go_on.set()
