@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from controlplane.membership import LOOK_EVERY_S, Membership, Roster
+from controlplane.membership import TICK_EVERY_S, Membership, Roster
 from controlplane.planner import assignments, moves, newest_terms
 from controlplane.seams import ControlPlaneMetrics
 from core.clock import Clock
@@ -21,7 +21,7 @@ from core.errors import Conflict, OutcomeUnknown, Unavailable
 from core.fence import TermRow
 from core.store.cluster import Cluster
 from core.store.terms import Terms
-from core.tasks import Wake
+from core.tasks import Tasks, Wake
 from core.telemetry.health import Pulse
 
 log = logging.getLogger(__name__)
@@ -73,21 +73,29 @@ class Leader:
         self.seat.membership = tenure.membership
         self._metrics.set_leading(True)
         self._coord.subscribe(wake)
+        ticks = Tasks()
+        ticks.spawn(self._tick(tenure.membership), name="membership ticks")
         try:
             hinted = True
             while leadership.valid:
                 await self._step(tenure, hinted=hinted)
                 if self._pulse is not None and not tenure.database_away:
                     self._pulse.beat()
-                hinted = await wake.wait(self._clock, LOOK_EVERY_S)
+                hinted = await wake.wait(self._clock, TICK_EVERY_S)
                 if hinted:
                     await self._clock.sleep(_GATHER_S)
         finally:
+            await ticks.close()
             self._coord.unsubscribe(wake)
             self.seat.membership, self.seat.plan_version = None, 0
             self._metrics.set_leading(False)
             if self._pulse is not None:
                 self._pulse.rest()
+
+    async def _tick(self, membership: Membership) -> None:
+        while True:
+            membership.tick()
+            await self._clock.sleep(TICK_EVERY_S)
 
     async def _step(self, tenure: _Tenure, *, hinted: bool) -> None:
         """Look; and where anything changed, or it is time, read the terms and put the plan right."""

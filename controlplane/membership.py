@@ -17,8 +17,8 @@ from core.tasks import Wake
 
 # A dispatcher that was never heard of in this tenure has so long to find the new leader, or to appear in etcd.
 _FIRST_WORD_GRACE_S = 3.0
-# Between two looks; a longer gap was a pause of this process, or of its machine.
-LOOK_EVERY_S = 0.1
+# Between two ticks; a much longer gap was a pause of this process, or of its machine.
+TICK_EVERY_S = 0.1
 _PAUSE_S = 0.5
 # A crowd that never stops joining is placed all the same.
 _LONGEST_SETTLE_S = 5.0
@@ -79,7 +79,7 @@ class Membership:
         self._clock = clock
         self._wake = wake
         self._began_s = clock.monotonic_s()
-        self._looked_s = self._began_s
+        self._ticked_s = self._began_s
         self._seen: dict[str, _Seen] = {}
         self.suspicions = 0
 
@@ -113,12 +113,28 @@ class Membership:
         seen = self._seen.get(dispatcher_id)
         return None if seen is None or seen.reported_s is None else seen.load
 
+    def tick(self) -> None:
+        """To be called every TICK_EVERY_S by a task that does nothing else: it notices when this process stood still.
+
+        Reports that could not be read meanwhile were not missed by their senders.
+        """
+        now_s = self._clock.monotonic_s()
+        gap_s, self._ticked_s = now_s - self._ticked_s, now_s
+        if gap_s < _PAUSE_S:
+            return
+        self._began_s += gap_s
+        for seen in self._seen.values():
+            seen.first_s += gap_s
+            if seen.reported_s is not None:
+                seen.reported_s = min(now_s, seen.reported_s + gap_s)
+            if seen.broken_s is not None:
+                seen.broken_s = min(now_s, seen.broken_s + gap_s)
+
     # --- the judgement ---------------------------------------------------------------------------------------------
 
     def look(self, members: Mapping[str, Member], owners: Collection[str]) -> Roster:
         """Judge everybody now. `members` are etcd's, `owners` those who own shards by SQL."""
         now_s = self._clock.monotonic_s()
-        self._forgive(now_s)
         for dispatcher_id in members:
             self._of(dispatcher_id)
         self._settle(now_s, owners)
@@ -129,7 +145,7 @@ class Membership:
         self._forget(members, owners)
         well = {each for each, seen in self._seen.items() if not seen.suspected and not seen.draining}
         return Roster(
-            eligible=frozenset(each for each in well if each in members and self._seen[each].settled),
+            eligible=frozenset(each for each in well if each in members and self._has_joined(self._seen[each])),
             keepers=frozenset(well),
             leaving=frozenset(each for each, seen in self._seen.items() if seen.draining and not seen.suspected),
             suspects=frozenset(each for each, seen in self._seen.items() if seen.suspected),
@@ -138,19 +154,6 @@ class Membership:
 
     def _of(self, dispatcher_id: str) -> _Seen:
         return self._seen.setdefault(dispatcher_id, _Seen(self._clock.monotonic_s()))
-
-    def _forgive(self, now_s: float) -> None:
-        """Reports that could not be read while this process stood still were not missed by their senders."""
-        gap_s, self._looked_s = now_s - self._looked_s, now_s
-        if gap_s < _PAUSE_S:
-            return
-        self._began_s += gap_s
-        for seen in self._seen.values():
-            seen.first_s += gap_s
-            if seen.reported_s is not None:
-                seen.reported_s = min(now_s, seen.reported_s + gap_s)
-            if seen.broken_s is not None:
-                seen.broken_s = min(now_s, seen.broken_s + gap_s)
 
     def _settle(self, now_s: float, owners: Collection[str]) -> None:
         """Those who own shards have joined long ago; new ones are placed together, when no more of them come."""
@@ -166,6 +169,10 @@ class Membership:
         if now_s - newest_s >= self._settings.join_settle_s or now_s - oldest_s >= _LONGEST_SETTLE_S:
             for seen in joining:
                 seen.settled = True
+
+    @staticmethod
+    def _has_joined(seen: _Seen) -> bool:
+        return seen.settled and seen.reported_s is not None
 
     def _is_silent(self, seen: _Seen, now_s: float) -> bool:
         if seen.reported_s is None:

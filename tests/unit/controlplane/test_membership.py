@@ -52,6 +52,7 @@ class Leader:
     async def live(self, seconds: float) -> Roster:
         for _ in range(round(seconds / STEP_S)):
             await self.clock.advance(STEP_S)
+            self.membership.tick()
             self.steps += 1
             if self.steps % 5 == 0:
                 for name in sorted(self.reporting):
@@ -158,9 +159,25 @@ async def test_a_pause_of_the_leader_is_nobodys_fault(leader: Leader) -> None:
     leader.join("a")
     await leader.live(2.0)
     await leader.clock.advance(30.0)
+    leader.membership.tick()
     assert leader.look().suspects == frozenset()
     leader.reporting.discard("a")
     assert (await leader.live(2.0)).suspects == {"a"}, "it is judged again from here on"
+
+
+async def test_slow_looks_forgive_nobody(leader: Leader) -> None:
+    """Only the ticks tell of a pause: a leader whose database is slow looks seldom, and suspects all the same."""
+    leader.join("a")
+    await leader.live(2.0)
+    for _ in range(20):
+        await leader.clock.advance(STEP_S)
+        leader.membership.tick()
+    assert leader.look().suspects == {"a"}
+
+
+async def test_who_never_reported_gets_nothing(leader: Leader) -> None:
+    leader.members["a"] = Member("a", "127.0.0.1:1", "", 0)
+    assert (await leader.live(2.0)).eligible == frozenset()
 
 
 async def test_who_is_gone_for_good_is_forgotten(leader: Leader) -> None:
