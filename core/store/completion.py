@@ -15,7 +15,7 @@ from uuid import UUID
 from core.fence import FenceView
 from core.states import AttemptOutcome, RunState
 from core.store.database import Database
-from core.store.fencing import FENCE, LANDING, fence_params, fence_views
+from core.store.fencing import FENCE, HELD, LANDING, LANDS, fence_params, fence_views
 from core.store.statement import Kind, statement
 
 _ITEM = """item AS (
@@ -32,7 +32,7 @@ _ITEM = """item AS (
     )"""
 
 # A retry of a run whose cancel was requested is no retry: it ends CANCELED (state 6).
-_ENDED = """ended AS (
+_ENDED = f"""ended AS (
       UPDATE runs AS r
       SET state = CASE WHEN i.state = 1 AND r.cancel_requested_us > 0 THEN 6 ELSE i.state END,
           ended_us = CASE WHEN i.state = 1 AND r.cancel_requested_us = 0 THEN 0 ELSE CAST(:now_us AS BIGINT) END,
@@ -41,7 +41,7 @@ _ENDED = """ended AS (
           last_error = CASE WHEN i.uncounted = 1 THEN r.last_error ELSE i.error END, result = i.result,
           result_type = i.result_type
       FROM item i
-      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      {HELD}
       WHERE r.run_id = i.run_id AND r.state = 2 AND r.attempt = i.attempt AND r.home_term = i.term
         AND (i.token_hash IS NULL OR r.token_hash = i.token_hash)
         AND (i.lease_until_us = 0 OR r.lease_until_us = i.lease_until_us)
@@ -58,19 +58,21 @@ _ENDED = """ended AS (
       WHERE e.stands_open AND e.state <> 1 AND o.shard = e.shard AND o.job_id = e.job_id AND o.run_id = e.run_id
     )"""
 
-_RELANDED = """relanded AS (
+_RELANDED = f"""relanded AS (
       INSERT INTO due (shard, bucket, due_at_us, id, kind, job_id, job_version, scheduled_for_us)
-      SELECT e.shard, GREATEST(e.retry_bucket, landing.floor), e.retry_at_us, e.run_id, 2, e.job_id, e.job_version,
-             e.scheduled_for_us
-      FROM ended e JOIN landing ON landing.shard = e.shard
-      WHERE e.state = 1 AND e.retry_at_us > 0
+      SELECT i.shard, GREATEST(i.retry_bucket, lands.floor), i.retry_at_us, i.run_id, 2, i.job_id, i.job_version,
+             i.scheduled_for_us
+      FROM ended i
+      {LANDS}
+      WHERE i.state = 1 AND i.retry_at_us > 0
       ON CONFLICT (shard, bucket, due_at_us, id) DO NOTHING
     )"""
 
 _ANSWER = """
-    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, e.ord, e.state
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, CAST(NULL AS BIGINT) AS ord, CAST(NULL AS SMALLINT) AS state
     FROM fence f
-    LEFT JOIN ended e ON e.shard = f.shard AND e.term = f.term"""
+    UNION ALL
+    SELECT e.shard, e.term, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), e.ord, e.state FROM ended e"""
 
 _END = statement("end_attempts", Kind.ACT, f"WITH {FENCE}, {_ITEM}, {_ENDED} {_ANSWER}")
 _END_AND_RETRY = statement(

@@ -33,6 +33,16 @@ LANDING = """landing AS (
       FOR SHARE OF l
     )"""
 
+# How items meet the fence and the floors: one look a item, by key. (As plain joins the planner, which takes both for a
+# handful of rows, scans all items once a term: 64 terms and 300 items cost 28 ms that way, and 1 ms this way.)
+HELD = """CROSS JOIN LATERAL (
+        SELECT f.from_bucket, f.to_bucket FROM fence f WHERE f.shard = i.shard AND f.term = i.term LIMIT 1
+      ) AS held"""
+
+LANDS = """CROSS JOIN LATERAL (
+        SELECT l.floor FROM landing l WHERE l.shard = i.shard LIMIT 1
+      ) AS lands"""
+
 
 def fence_params(owner: str, keys: Iterable[tuple[int, int]]) -> dict[str, Any]:
     """Binds of FENCE (and of LANDING) for the terms in `keys`, ascending as every lock is taken."""

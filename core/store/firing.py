@@ -17,7 +17,7 @@ from sqlalchemy import Row
 from core.fence import FenceView
 from core.states import SkipReason
 from core.store.database import Database
-from core.store.fencing import FENCE, LANDING, fence_params, fence_views
+from core.store.fencing import FENCE, HELD, LANDING, LANDS, fence_params, fence_views
 from core.store.statement import Kind, statement
 
 _ITEM = """item AS (
@@ -50,24 +50,24 @@ _CARRIED = """i.ord, i.shard, i.term, i.job_id, i.job_version, i.run_id, i.sched
 # for: an edit, pause or deletion that committed before this snapshot leaves the row untouched, to be decided anew.
 _MOVE = f"""acted AS (
       UPDATE due AS d
-      SET bucket = GREATEST(i.next_bucket, landing.floor), due_at_us = i.next_due_us,
+      SET bucket = GREATEST(i.next_bucket, lands.floor), due_at_us = i.next_due_us,
           scheduled_for_us = i.next_scheduled_us
       FROM item i
-      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
-      JOIN landing ON landing.shard = i.shard
+      {HELD}
+      {LANDS}
       JOIN jobs j ON j.job_id = i.job_id AND j.version = i.expect_version
       WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.due_id
-        AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
+        AND i.bucket >= held.from_bucket AND i.bucket < held.to_bucket
       RETURNING {_CARRIED}
     )"""
 
 _END = f"""acted AS (
       DELETE FROM due AS d
       USING item i
-      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      {HELD}
       JOIN jobs j ON j.job_id = i.job_id AND j.version = i.expect_version
       WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.due_id
-        AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
+        AND i.bucket >= held.from_bucket AND i.bucket < held.to_bucket
       RETURNING {_CARRIED}
     )"""
 
@@ -150,9 +150,9 @@ _FIRE_RUNS = statement(
     ), acted AS (
       DELETE FROM due AS d
       USING item i
-      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      {HELD}
       WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.run_id
-        AND i.bucket >= fence.from_bucket AND i.bucket < fence.to_bucket
+        AND i.bucket >= held.from_bucket AND i.bucket < held.to_bucket
       RETURNING i.ord, i.shard, i.term, i.run_id, i.run_state, i.worker, i.token_hash, i.lease_until_us,
                 i.stand_before_us
     ), made AS (

@@ -17,7 +17,7 @@ from sqlalchemy import Row
 from core.fence import FenceView
 from core.states import RunState
 from core.store.database import Database
-from core.store.fencing import FENCE, fence_params, fence_views
+from core.store.fencing import FENCE, HELD, fence_params, fence_views
 from core.store.firing import LeaseGrant
 from core.store.statement import Kind, statement
 
@@ -38,7 +38,7 @@ _LEASE = statement(
       SET state = 2, attempt = i.attempt, worker = i.worker, token_hash = i.token_hash,
           lease_until_us = i.lease_until_us, started_us = CAST(:now_us AS BIGINT)
       FROM item i
-      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      {HELD}
       WHERE r.run_id = i.run_id AND r.home_term = i.term
         AND ((r.state = 1 AND r.not_before_us = 0 AND r.attempt = i.attempt - 1)
              OR (r.state = 2 AND r.attempt = i.attempt AND r.token_hash = i.token_hash))
@@ -62,7 +62,7 @@ _RENEW = statement(
       UPDATE runs AS r
       SET lease_until_us = GREATEST(r.lease_until_us, i.lease_until_us), progress = COALESCE(i.progress, r.progress)
       FROM item i
-      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      {HELD}
       WHERE r.run_id = i.run_id AND r.state = 2 AND r.attempt = i.attempt AND r.home_term = i.term
       RETURNING i.ord, i.shard, i.term, r.lease_until_us, r.cancel_requested_us
     )
@@ -110,7 +110,7 @@ _ADOPT = statement(
           lease_until_us = CASE WHEN r.state = 2 THEN GREATEST(r.lease_until_us, CAST(:lease_until_us AS BIGINT))
                                 ELSE 0 END
       FROM item i
-      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      {HELD}
       WHERE r.run_id = i.run_id AND r.home_term IN (i.old_home_term, i.term) AND r.state IN (1, 2)
       RETURNING i.ord, i.shard AS fence_shard, i.term AS fence_term, {_OPEN_COLUMNS}
     )
@@ -130,7 +130,7 @@ _STAND = statement(
       SELECT i.shard, i.job_id, i.run_id
       FROM unnest(CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:job_ids AS UUID[]),
                   CAST(:run_ids AS UUID[])) AS i(shard, term, job_id, run_id)
-      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      {HELD}
       ON CONFLICT (shard, job_id, run_id) DO NOTHING
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket FROM fence f

@@ -230,7 +230,7 @@ def test_every_dispatchers_write_of_the_product_is_found_once_its_lock_is_gone(c
 
 
 @pytest.mark.parametrize(
-    "bound", ["AND i.bucket >= fence.from_bucket", "AND i.bucket < fence.to_bucket"], ids=["from", "to"]
+    "bound", ["AND i.bucket >= held.from_bucket", "AND i.bucket < held.to_bucket"], ids=["from", "to"]
 )
 def test_consuming_due_rows_outside_the_terms_range_is_found(bound: str, catalog: Catalog) -> None:
     for name in ("fire_and_move_chains", "fire_and_end_chains", "fire_due_runs"):
@@ -267,8 +267,19 @@ def test_landing_below_the_floor_is_found(name: str, catalog: Catalog) -> None:
 def test_moving_a_chain_below_the_floor_is_found(catalog: Catalog) -> None:
     sql = next(s.sql for s in registered() if s.name == "fire_and_move_chains")
     assert "landing" in rules_broken(
-        sql.replace("GREATEST(i.next_bucket, landing.floor)", "i.next_bucket"), Kind.ACT, catalog
+        sql.replace("GREATEST(i.next_bucket, lands.floor)", "i.next_bucket"), Kind.ACT, catalog
     )
+
+
+def test_looking_up_another_shards_floor_or_term_is_found(catalog: Catalog) -> None:
+    sql = next(s.sql for s in registered() if s.name == "fire_and_move_chains")
+    for there, instead, rule in (
+        ("WHERE l.shard = i.shard LIMIT 1", "WHERE l.shard = i.term LIMIT 1", "landing"),
+        ("WHERE l.shard = i.shard LIMIT 1", "LIMIT 1", "landing"),
+        ("AND f.term = i.term LIMIT 1", "LIMIT 1", "22"),
+    ):
+        assert there in sql
+        assert rule in rules_broken(sql.replace(there, instead), Kind.ACT, catalog)
 
 
 BAD_BY_KIND = {

@@ -41,7 +41,7 @@ def due_rows_lie_in_the_term(s: Parsed) -> Iterator[str]:
         if s.kind is not Kind.ACT or part.target != "due" or isinstance(part.node, pg.InsertStmt):
             continue
         block = next(part.own_blocks)
-        if not any(_holds_bucket(block, source) for source in block.sources if source.relation):
+        if not any(_holds_bucket(block, source) for source in block.sources):
             yield "due rows are consumed without a test of their bucket against the fence's range"
 
 
@@ -70,8 +70,7 @@ def landings_respect_the_floor(s: Parsed) -> Iterator[str]:
         if part.target != "due" or isinstance(part.node, pg.DeleteStmt):
             continue
         for place in _places_written(part):
-            floors = [source for source in place.block.sources if source.relation in landings]
-            if not any(_at_or_above_floor(place, floor) for floor in floors):
+            if not any(_at_or_above_floor(place, source, landings) for source in place.block.sources):
                 yield "a row is put into due without GREATEST(its bucket, the floor), the floor read FOR SHARE by shard"
                 break
 
@@ -234,14 +233,32 @@ def _places_written(part: Part) -> Iterator[_Place]:
         yield _Place(values.get("shard"), values.get("bucket"), block)
 
 
-def _at_or_above_floor(place: _Place, floor: Source) -> bool:
+def _at_or_above_floor(place: _Place, floor: Source, landings: set[str]) -> bool:
     """Whether the bucket is GREATEST(…, the floor of the very shard that the row goes to)."""
     bucket = place.bucket
     if not isinstance(bucket, pg.MinMaxExpr) or bucket.op != pg.IS_GREATEST or not floor.sure:
         return False
-    of_this_shard = place.shard is not None and column_of(place.shard) == (floor.alias, "shard")
-    tied = of_this_shard or place.block.equated(floor.alias, "shard")
+    if floor.subselect is not None:
+        tied = _looks_up_floor(place, floor.subselect, landings)
+    else:
+        of_this_shard = place.shard is not None and column_of(place.shard) == (floor.alias, "shard")
+        tied = floor.relation in landings and (of_this_shard or place.block.equated(floor.alias, "shard"))
     return tied and any(column_of(argument) == (floor.alias, "floor") for argument in bucket.args)
+
+
+def _looks_up_floor(place: _Place, select: pg.SelectStmt, landings: set[str]) -> bool:
+    """Whether a lateral sub-select reads the floor of the row's own shard: `WHERE floor row's shard = item's shard`."""
+    inner = block_of(select)
+    if len(inner.sources) != 1 or inner.sources[0].relation not in landings:
+        return False
+    key = (inner.sources[0].alias, "shard")
+    for c in inner.conditions:
+        if isinstance(c, pg.A_Expr) and c.kind == pg.AEXPR_OP and operator_of(c) == "=":
+            sides = [column_of(c.lexpr), column_of(c.rexpr)]
+            outer = next((side for side in sides if side is not None and side != key), None)
+            if key in sides and outer is not None and outer[1] == "shard":
+                return place.shard is None or column_of(place.shard) == outer
+    return False
 
 
 def _only_founds(part: Part) -> bool:
