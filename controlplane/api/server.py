@@ -42,6 +42,7 @@ class ApiServer:
         self._ailments = ailments
         self._health = health.aio.HealthServicer()
         self._said: dict[str, str] = {}
+        self._has_served = False
         self._server = grpc.aio.server(
             maximum_concurrent_rpcs=settings.max_concurrent_calls + _STREAMS,
             options=(
@@ -88,8 +89,9 @@ class ApiServer:
                 continue
             status = health_pb2.HealthCheckResponse.NOT_SERVING if reason else health_pb2.HealthCheckResponse.SERVING
             await self._health.set(service, status)
-            if service == "" and before is not None:
+            if service == "" and self._has_served:
                 log.warning("%s", f"not serving: {reason}" if reason else "serving again")
+            self._has_served = self._has_served or (service == "" and not reason)
             self._said[service] = reason
 
     async def stop(self, grace_s: float) -> None:
