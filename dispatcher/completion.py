@@ -153,6 +153,8 @@ class CompletionLoop:
             self._memory.resting[live.run_id] = RestingRun(
                 live.run_id, live.shard, live.term, live.job_id, live.scheduled_for_us, live.stands_open
             )
+            self._memory.landed.add(live.shard)
+            self._memory.wakes.discover.set()
         elif state is RunState.PENDING:
             self._memory.let_wait(_waiting_again(live, item))
         if self._runtime.tracing.enabled and item.uncounted == 0:
