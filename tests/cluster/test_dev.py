@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,6 +104,7 @@ def test_killed_it_takes_everything_with_it() -> None:
     with dev("--port", "0", "--workers", "1") as started:
         started.process.kill()
         assert gone(started.family)
+        shutil.rmtree(started.data)  # nobody is left who would
 
 
 def test_with_a_directory_it_keeps_the_jobs_and_a_second_one_is_refused(tmp_path: Path) -> None:
