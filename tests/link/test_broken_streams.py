@@ -71,6 +71,10 @@ async def test_results_are_repeated_on_each_stream_until_acknowledged() -> None:
             dispatcher.verdict_of_result = accepted
             proxy.cut()
             await eventually(lambda: len(dispatcher.streams) == 3 and dispatcher.streams[2].result_of(made))
+            third = await dispatcher.stream()
+            # Frames keep their order: what comes back unstarted came after the acknowledgement.
+            third.assign(assignment("unheard-of"))
+            await eventually(lambda: third.returns)
             proxy.cut()
             fourth = await eventually(lambda: len(dispatcher.streams) == 4 and dispatcher.streams[3])
             assert fourth
