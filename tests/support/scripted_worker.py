@@ -65,7 +65,7 @@ class ScriptedWorker:
         **hello: Any,
     ) -> None:
         self._address = address
-        said = {"protocol_version": 1, "worker_id": worker_id, "handlers": handlers, "slots": slots}
+        said: dict[str, Any] = {"protocol_version": 1, "worker_id": worker_id, "handlers": handlers, "slots": slots}
         self._hello = pb.Hello(**(said | hello))
         self._work = work
         self._speaking = asyncio.Lock()
@@ -102,7 +102,9 @@ class ScriptedWorker:
         self._channel = grpc.aio.insecure_channel(self._address)
         self._stream = pb_grpc.WorkerServiceStub(self._channel).Connect()
         await self._stream.write(first or pb.WorkerFrame(hello=self._hello))
-        self.first = await asyncio.wait_for(self._stream.read(), WITHIN_S)
+        async with asyncio.timeout(WITHIN_S):
+            answer: Any = await self._stream.read()
+        self.first = answer
         self._reader = asyncio.create_task(self._read(), name=f"stream of {self._hello.worker_id}")
 
     async def close(self) -> None:

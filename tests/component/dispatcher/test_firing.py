@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 from core.clock import US_PER_S
 from core.jobspec import JobSpec
@@ -111,11 +112,11 @@ async def test_b50_after_a_downtime_the_newest_missed_occurrence_runs_once(room:
         await room.check(worker)
 
 
-async def _missed_for_ten_seconds(room: Room) -> tuple:  # type: ignore[type-arg]
+async def _missed_for_ten_seconds(room: Room) -> tuple[UUID, UUID, UUID]:
     """Three jobs whose occurrences have all gone by, longer ago than their grace: LATEST, SKIP, and a one-off."""
     begin_us = now_us() - 10 * US_PER_S
     every = Schedule(every_us=US_PER_S, anchor_us=begin_us, end_us=begin_us + 5 * US_PER_S)
-    jobs = []
+    jobs: list[UUID] = []
     for schedule, mode in (
         (every, CatchUpMode.LATEST),
         (every, CatchUpMode.SKIP),
@@ -123,7 +124,8 @@ async def _missed_for_ten_seconds(room: Room) -> tuple:  # type: ignore[type-arg
     ):
         spec = JobSpec("work", schedule=schedule, catch_up=CatchUp(mode, grace_us=2 * US_PER_S), overlap=Overlap.ALLOW)
         jobs.append(await room.missed_job(spec, begin_us))
-    return tuple(jobs)
+    latest, skip, ended = jobs
+    return latest, skip, ended
 
 
 async def test_within_the_grace_everything_missed_runs_in_order(plain_room: Room) -> None:
@@ -171,9 +173,9 @@ async def test_a_trigger_runs_at_its_time_with_its_own_payload(room: Room) -> No
         await room.check(worker)
 
 
-async def _skipped(room: Room, job_id: object, count: int) -> bool:
-    return len(await room.skips(job_id)) >= count  # type: ignore[arg-type]
+async def _skipped(room: Room, job_id: UUID, count: int) -> bool:
+    return len(await room.skips(job_id)) >= count
 
 
 async def _count(room: Room, state: RunState, count: int) -> bool:
-    return await room.eye.fetchval("SELECT count(*) FROM runs WHERE state = $1", int(state)) == count
+    return len([run for run in await room.runs() if run["state"] == state]) == count
