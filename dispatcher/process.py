@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 # At the end: how long to wait for the leader's plan and the successors' claims.
 _HAND_OVER_LIMIT_S = 1.0
+# At the end: how long etcd gets to take back what we wrote.
+_WITHDRAW_LIMIT_S = 2.0
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
@@ -212,6 +214,16 @@ async def _hand_over(loops: Loops, clock: DatabaseClock) -> None:
         await clock.sleep(0.02)
 
 
+async def _withdraw(coord: EtcdCoord, dispatcher_id: str) -> None:
+    """Leave the members; an etcd that is away learns it by the end of the lease."""
+    coord.withdraw(dispatcher_id)
+    try:
+        async with asyncio.timeout(_WITHDRAW_LIMIT_S):
+            await coord.settled()
+    except TimeoutError:
+        log.info("etcd did not take our leave; the lease ends by itself")
+
+
 async def _shut_down(
     settings: Settings, built: _Built, coord: EtcdCoord, loops: Loops, server: grpc.aio.Server
 ) -> None:
@@ -220,8 +232,7 @@ async def _shut_down(
             await loops.ownership.drain()
             await _hand_over(loops, built.clock)
             # Only now: shards of a member that is gone are taken without waiting for it.
-            coord.withdraw(built.dispatcher_id)
-            await coord.settled()
+            await _withdraw(coord, built.dispatcher_id)
             while not loops.completion.idle:
                 await built.clock.sleep(0.01)
     except TimeoutError:
