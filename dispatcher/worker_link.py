@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from uuid import UUID
 
 import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
 from tidewheel.v1 import worker_service_pb2 as pb
 from tidewheel.v1 import worker_service_pb2_grpc as pb_grpc
 
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
 _HELLO_LIMIT_S = 5.0
+_YEAR_10000_S = 253_402_300_800
 
 Stream = grpc.aio.ServicerContext[pb.WorkerFrame, pb.DispatcherFrame]
 
@@ -170,8 +172,9 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
         late_us = []
         for result in results.items:
             live = self._known(result.ref)
-            if live is not None and result.HasField("started_at"):
-                late_us.append(result.started_at.ToMicroseconds() - live.due_at_us)
+            started_us = _instant_us(result.started_at)
+            if live is not None and started_us > 0:
+                late_us.append(started_us - live.due_at_us)
             await self._submit(session, result.ref, _word(result))
         self._runtime.metrics.lateness(Stage.START, late_us)
 
@@ -224,6 +227,11 @@ def _check_hello(hello: pb.Hello) -> None:
 
 def _refusal(field: str, rule: str) -> pb.DispatcherFrame:
     return pb.DispatcherFrame(refusal=pb.Refusal(field=field, rule=rule))
+
+
+def _instant_us(said: Timestamp) -> int:
+    """An instant by a worker's clock; 0 for none, and for one that no clock shows."""
+    return said.seconds * US_PER_S + said.nanos // 1000 if 0 < said.seconds < _YEAR_10000_S else 0
 
 
 def _run_id(text: str) -> UUID | None:
