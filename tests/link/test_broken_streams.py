@@ -268,3 +268,17 @@ async def test_a_worker_that_everybody_refuses_ends_with_the_reason() -> None:
         worker.handler("work")(lambda ctx: None)
         with pytest.raises(WorkerRefused, match=r"hello\.queues: no such queue"):
             await asyncio.wait_for(worker.run(), 20)
+
+
+async def test_a_defect_while_writing_ends_the_worker_instead_of_leaving_it_deaf(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(protocol: object) -> list[object]:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("tidewheel.protocol.StreamProtocol.frames", broken)
+    async with dispatchers() as (dispatcher,):
+        worker = Worker(dispatchers=[dispatcher.address])
+        worker.handler("work")(lambda ctx: None)
+        with pytest.raises(ZeroDivisionError, match="a defect"):
+            await asyncio.wait_for(worker.run(), 20)

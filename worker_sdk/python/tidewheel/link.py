@@ -90,6 +90,7 @@ class Link:
             opened = await self._open(call, protocol)
             if opened:
                 writer = asyncio.create_task(self._write(call, protocol))
+                writer.add_done_callback(self._writer_ended)
                 await self._read(call, protocol)
         except grpc.aio.AioRpcError as error:
             log.info("stream to dispatcher at %s ended: %s", self.address, error.details() or error.code().name)
@@ -150,13 +151,21 @@ class Link:
             # The stream is over; its reader sees the same and says why.
             return
 
+    def _writer_ended(self, writer: asyncio.Task[None]) -> None:
+        """A writer that failed by a defect of ours must not leave a stream that only listens."""
+        if not writer.cancelled() and writer.exception() is not None:
+            self.cut()
+
     async def _hang_up(self, call: Any, writer: asyncio.Task[None] | None) -> None:
         """Leave no half-open call behind: the call first, then the writer that may wait in it."""
         self._call = None
         call.cancel()
         if writer is not None:
             writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            await asyncio.wait({writer})
+            if not writer.cancelled():
+                # Raises what it failed by, which then ends the worker.
+                writer.result()
 
 
 def _is_being_cancelled() -> bool:
