@@ -21,6 +21,7 @@ from core.fence import TermRow
 from core.states import AttemptOutcome, RunState
 from core.store.completion import Ending
 from core.store.database import DatabaseConfig
+from core.store.job_lookup import JobLookup
 from core.store.leases import LeaseOrder, Renewal
 from core.store.marks import Raise
 from core.store.statement import STATEMENTS, Kind
@@ -122,6 +123,12 @@ async def raise_open_from(world: StoreWorld, term: TermRow) -> Scene:
     return lambda: world.marks().raise_open_from([item]), "shard_marks", "SELECT 1 FROM shard_marks FOR UPDATE"
 
 
+async def set_job_error(world: StoreWorld, term: TermRow) -> Scene:
+    job = await world.plant_job()
+    marks = [(0, 1, job.job_id, "unreadable")]
+    return lambda: JobLookup(world.database, OWNER).set_error(marks), "jobs", "SELECT 1 FROM jobs FOR UPDATE"
+
+
 SCENES: dict[str, Callable[[StoreWorld, TermRow], Awaitable[Scene]]] = {
     "fire_and_move_chains": fire_moving,
     "fire_and_end_chains": fire_ending,
@@ -135,6 +142,7 @@ SCENES: dict[str, Callable[[StoreWorld, TermRow], Awaitable[Scene]]] = {
     "raise_floors": raise_floor,
     "raise_watermarks": raise_watermark,
     "raise_open_from_marks": raise_open_from,
+    "set_job_error": set_job_error,
 }
 
 
@@ -286,7 +294,8 @@ async def _start_and_block(
 ) -> tuple[asyncio.Task[Any], asyncpg.transaction.Transaction]:
     """Start the write, and hold it where it has read its fence but not yet changed anything."""
     blocker = await stage.session("blocker")
-    begun = blocker.transaction()
+    # No part of any serializable conflict: it only holds a lock.
+    begun = blocker.transaction(isolation="read_committed")
     await begun.start()
     await blocker.execute(lock)
     write = asyncio.create_task(fetch(await stage.session("owner"), call))

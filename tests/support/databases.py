@@ -54,7 +54,8 @@ class PostgresDatabases:
 
     async def _create(self, template: str) -> str:
         name = f"test_{next(self._numbers)}"
-        await self._run(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        # A quarter of the time that the default strategy takes, on a server that does not sync.
+        await self._run(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
         return self._server.url(name)
 
     async def _ensure_template(self) -> None:

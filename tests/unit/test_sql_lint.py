@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from core.store.fencing import FENCE, LANDING
+from core.store.fencing import FENCE, HELD, LANDING, LANDS
 from core.store.schema import MIGRATIONS, Migration
 from core.store.statement import Kind, Statement
 from tools.sql_lint.__main__ import main
@@ -220,6 +220,31 @@ def test_a_dispatchers_write_without_a_sound_fence_is_found(name: str, catalog: 
     assert "22" in rules_broken(ACT.replace(there, instead), Kind.ACT, catalog)
 
 
+LOOK = "SELECT f.from_bucket, f.to_bucket FROM fence f WHERE f.shard = i.shard AND f.term = i.term LIMIT 1"
+ACT_BY_LOOKS = ACT.replace("JOIN fence ON fence.shard = i.shard AND fence.term = i.term", HELD)
+UNFENCED_LOOKS = {
+    "at any term": (" AND f.term = i.term", ""),
+    "at any shard": ("f.shard = i.shard AND ", ""),
+    "on the loose side": (
+        f"CROSS JOIN LATERAL (\n        {LOOK}\n      ) AS held",
+        f"LEFT JOIN LATERAL ({LOOK}) AS held ON TRUE",
+    ),
+    "that counts": (
+        "SELECT f.from_bucket, f.to_bucket FROM fence f",
+        "SELECT count(f.shard) AS from_bucket FROM fence f",
+    ),
+    "at the terms themselves": ("FROM fence f WHERE", "FROM shard_terms f WHERE"),
+}
+
+
+@pytest.mark.parametrize("name", UNFENCED_LOOKS)
+def test_an_unsound_look_at_the_fence_is_found(name: str, catalog: Catalog) -> None:
+    there, instead = UNFENCED_LOOKS[name]
+    assert rules_broken(ACT_BY_LOOKS, Kind.ACT, catalog) == set()
+    assert there in ACT_BY_LOOKS
+    assert "22" in rules_broken(ACT_BY_LOOKS.replace(there, instead), Kind.ACT, catalog)
+
+
 def test_every_dispatchers_write_of_the_product_is_found_once_its_lock_is_gone(catalog: Catalog) -> None:
     acts = [statement for statement in registered() if statement.kind is Kind.ACT]
     assert len(acts) >= 10
@@ -262,6 +287,23 @@ def test_landing_below_the_floor_is_found(name: str, catalog: Catalog) -> None:
     assert rules_broken(LAND, Kind.LAND, catalog) == set()
     assert there in LAND
     assert "landing" in rules_broken(LAND.replace(there, instead), Kind.LAND, catalog)
+
+
+LAND_BY_LOOKS = LAND.replace("JOIN landing l ON l.shard = i.shard", LANDS).replace("l.floor)", "lands.floor)")
+UNSOUND_LOOKS = {
+    "at any floor": ("WHERE l.shard = i.shard LIMIT 1", "LIMIT 1"),
+    "at another shard's floor": ("WHERE l.shard = i.shard LIMIT 1", "WHERE l.shard = i.bucket LIMIT 1"),
+    "at the floors themselves": ("FROM landing l WHERE", "FROM shard_floors l WHERE"),
+    "at an unlocked floor": ("FOR SHARE OF l", ""),
+}
+
+
+@pytest.mark.parametrize("name", UNSOUND_LOOKS)
+def test_an_unsound_look_at_the_floor_is_found(name: str, catalog: Catalog) -> None:
+    there, instead = UNSOUND_LOOKS[name]
+    assert rules_broken(LAND_BY_LOOKS, Kind.LAND, catalog) == set()
+    assert there in LAND_BY_LOOKS
+    assert "landing" in rules_broken(LAND_BY_LOOKS.replace(there, instead), Kind.LAND, catalog)
 
 
 def test_moving_a_chain_below_the_floor_is_found(catalog: Catalog) -> None:
