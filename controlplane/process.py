@@ -28,6 +28,7 @@ from controlplane.api.triggers import Triggers
 from controlplane.election import Campaign
 from controlplane.hints import Hints
 from controlplane.leader import Leader
+from controlplane.retention import Retention
 from controlplane.reports import LeaderServicer
 from core.buckets import BucketScale
 from core.clock import DatabaseClock, SystemClock
@@ -186,6 +187,8 @@ async def _begin(base: _Base, parts: _Parts, info: LeaderInfo) -> None:
     base.tasks.spawn(parts.hints.run(), name="hints")
     campaign = Campaign(parts.coord, info, base.clock, parts.leader.lead)
     base.tasks.spawn(campaign.run(), name="campaign")
+    retention = Retention(base.housekeeping, base.clock, lambda: parts.leader.seat.membership is not None)
+    base.tasks.spawn(retention.run(), name="retention")
     parts.gate.open()
     log.info("%s serves on %s", base.replica_id, info.address)
 

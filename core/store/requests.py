@@ -12,7 +12,7 @@ from typing import Any
 
 from core.errors import RequestReused
 from core.rand import Rand
-from core.store.database import Transaction
+from core.store.database import Database, Transaction
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
 
@@ -44,6 +44,26 @@ _ANSWER = statement(
     """
     UPDATE requests SET answer = CAST(:answer AS BYTEA)
     WHERE namespace = CAST(:namespace AS TEXT) AND request_id = CAST(:request_id AS TEXT)
+    """,
+)
+_LIST_OLD = statement(
+    "list_old_requests",
+    Kind.READ,
+    """
+    SELECT namespace, request_id FROM requests
+    WHERE created_us < CAST(:before_us AS BIGINT)
+    ORDER BY created_us, namespace, request_id
+    LIMIT CAST(:limit AS BIGINT)
+    """,
+)
+_DELETE = statement(
+    "delete_requests",
+    Kind.WRITE,
+    """
+    DELETE FROM requests AS q
+    USING unnest(CAST(:namespaces AS TEXT[]), CAST(:request_ids AS TEXT[])) AS i(namespace, request_id)
+    WHERE q.namespace = i.namespace AND q.request_id = i.request_id
+    RETURNING q.request_id
     """,
 )
 
@@ -103,6 +123,15 @@ async def answer(tx: Transaction, key: RequestKey, answer_bytes: bytes) -> None:
 def answered_params(key: RequestKey, answer_bytes: bytes) -> dict[str, Any]:
     """Binds of ANSWERED."""
     return {**_key_params(key), "answer": answer_bytes}
+
+
+async def forget_old(database: Database, *, before_us: int, limit: int = 500) -> int:
+    """Remove up to `limit` requests made before an instant; returns how many. Running it again goes on."""
+    old = await database.run(_LIST_OLD, {"before_us": before_us, "limit": limit})
+    if not old:
+        return 0
+    params = {"namespaces": [row.namespace for row in old], "request_ids": [row.request_id for row in old]}
+    return len(await database.run(_DELETE, params, repeat_unknown=True))
 
 
 def _key_params(key: RequestKey) -> dict[str, Any]:

@@ -221,7 +221,7 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "requests",
-        # Idempotency keys. Kept 7 days.
+        # Idempotency keys. Kept 7 days (controlplane/retention.py).
         """
         CREATE TABLE IF NOT EXISTS requests (
           namespace TEXT NOT NULL,
@@ -249,6 +249,11 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           server_us BIGINT NOT NULL,
           PRIMARY KEY (namespace, at_us, audit_id)
         )""",
+    ),
+    (
+        "requests_by_age",
+        # For retention; created_us never changes.
+        "CREATE INDEX IF NOT EXISTS requests_by_age ON requests (created_us, namespace, request_id)",
     ),
 )
 

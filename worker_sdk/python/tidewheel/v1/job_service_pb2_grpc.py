@@ -35,7 +35,9 @@ class JobServiceStub(object):
     body is refused (ALREADY_EXISTS). An empty request id means that the call is not protected against repetition.
 
     Errors: INVALID_ARGUMENT (a field breaks a rule), NOT_FOUND, ALREADY_EXISTS (name taken, request id reused), ABORTED
-    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again).
+    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again),
+    RESOURCE_EXHAUSTED (too many calls at once: call again later), DEADLINE_EXCEEDED (it may have been applied: call again
+    with the same request id).
     """
 
     def __init__(self, channel):
@@ -94,7 +96,9 @@ class JobServiceServicer(object):
     body is refused (ALREADY_EXISTS). An empty request id means that the call is not protected against repetition.
 
     Errors: INVALID_ARGUMENT (a field breaks a rule), NOT_FOUND, ALREADY_EXISTS (name taken, request id reused), ABORTED
-    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again).
+    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again),
+    RESOURCE_EXHAUSTED (too many calls at once: call again later), DEADLINE_EXCEEDED (it may have been applied: call again
+    with the same request id).
     """
 
     def CreateJob(self, request, context):
@@ -119,7 +123,7 @@ class JobServiceServicer(object):
 
     def UpdateJob(self, request, context):
         """Edits a job from now on: no occurrence that became due before is dropped, none of the new schedule lies before the
-        edit.
+        edit; only a one-off instant in the past is taken as it is, like in CreateJob.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,7 +137,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ResumeJob(self, request, context):
-        """Occurrences during the pause are not run.
+        """Occurrences during the pause are not run. Resuming an active job is answered as it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -212,7 +216,9 @@ class JobService(object):
     body is refused (ALREADY_EXISTS). An empty request id means that the call is not protected against repetition.
 
     Errors: INVALID_ARGUMENT (a field breaks a rule), NOT_FOUND, ALREADY_EXISTS (name taken, request id reused), ABORTED
-    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again).
+    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again),
+    RESOURCE_EXHAUSTED (too many calls at once: call again later), DEADLINE_EXCEEDED (it may have been applied: call again
+    with the same request id).
     """
 
     @staticmethod

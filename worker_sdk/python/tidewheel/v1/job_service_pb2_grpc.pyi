@@ -36,7 +36,9 @@ class JobServiceStub:
     body is refused (ALREADY_EXISTS). An empty request id means that the call is not protected against repetition.
 
     Errors: INVALID_ARGUMENT (a field breaks a rule), NOT_FOUND, ALREADY_EXISTS (name taken, request id reused), ABORTED
-    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again).
+    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again),
+    RESOURCE_EXHAUSTED (too many calls at once: call again later), DEADLINE_EXCEEDED (it may have been applied: call again
+    with the same request id).
     """
 
     @_typing.overload
@@ -50,12 +52,12 @@ class JobServiceStub:
     """By name, ascending."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_pb2.Job]
     """Edits a job from now on: no occurrence that became due before is dropped, none of the new schedule lies before the
-    edit.
+    edit; only a one-off instant in the past is taken as it is, like in CreateJob.
     """
     PauseJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.PauseJobRequest, _job_pb2.Job]
     """Pausing a paused job is answered as it is."""
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_pb2.Job]
-    """Occurrences during the pause are not run."""
+    """Occurrences during the pause are not run. Resuming an active job is answered as it is."""
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.DeleteJobRequest, _job_pb2.Job]
     """Ends the schedule and frees the name. Open runs go on; history stays."""
     TriggerJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.TriggerJobRequest, _run_pb2.Run]
@@ -70,7 +72,9 @@ class JobServiceAsyncStub(JobServiceStub):
     body is refused (ALREADY_EXISTS). An empty request id means that the call is not protected against repetition.
 
     Errors: INVALID_ARGUMENT (a field breaks a rule), NOT_FOUND, ALREADY_EXISTS (name taken, request id reused), ABORTED
-    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again).
+    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again),
+    RESOURCE_EXHAUSTED (too many calls at once: call again later), DEADLINE_EXCEEDED (it may have been applied: call again
+    with the same request id).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -81,12 +85,12 @@ class JobServiceAsyncStub(JobServiceStub):
     """By name, ascending."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Edits a job from now on: no occurrence that became due before is dropped, none of the new schedule lies before the
-    edit.
+    edit; only a one-off instant in the past is taken as it is, like in CreateJob.
     """
     PauseJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.PauseJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Pausing a paused job is answered as it is."""
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_pb2.Job]  # type: ignore[assignment]
-    """Occurrences during the pause are not run."""
+    """Occurrences during the pause are not run. Resuming an active job is answered as it is."""
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.DeleteJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Ends the schedule and frees the name. Open runs go on; history stays."""
     TriggerJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.TriggerJobRequest, _run_pb2.Run]  # type: ignore[assignment]
@@ -100,7 +104,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     body is refused (ALREADY_EXISTS). An empty request id means that the call is not protected against repetition.
 
     Errors: INVALID_ARGUMENT (a field breaks a rule), NOT_FOUND, ALREADY_EXISTS (name taken, request id reused), ABORTED
-    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again).
+    (stale etag), FAILED_PRECONDITION (the job's state forbids it), UNAVAILABLE (nothing was applied: call again),
+    RESOURCE_EXHAUSTED (too many calls at once: call again later), DEADLINE_EXCEEDED (it may have been applied: call again
+    with the same request id).
     """
 
     @_abc_1.abstractmethod
@@ -133,7 +139,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Edits a job from now on: no occurrence that became due before is dropped, none of the new schedule lies before the
-        edit.
+        edit; only a one-off instant in the past is taken as it is, like in CreateJob.
         """
 
     @_abc_1.abstractmethod
@@ -150,7 +156,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.ResumeJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
-        """Occurrences during the pause are not run."""
+        """Occurrences during the pause are not run. Resuming an active job is answered as it is."""
 
     @_abc_1.abstractmethod
     def DeleteJob(

@@ -69,7 +69,8 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """Runs of one job, newest scheduled_for first.
+        """Runs of one job, newest scheduled_for first. With `states`, a page may be short or empty and still have a token: a
+        page is bounded by the rows that are looked at.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,9 @@ class RunServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RunServiceAsyncStub: ...
     GetRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetRunRequest, _run_pb2.Run]
     ListRuns: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListRunsRequest, _run_service_pb2.ListRunsResponse]
-    """Runs of one job, newest scheduled_for first."""
+    """Runs of one job, newest scheduled_for first. With `states`, a page may be short or empty and still have a token: a
+    page is bounded by the rows that are looked at.
+    """
     ListAttempts: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListAttemptsRequest, _run_service_pb2.ListAttemptsResponse]
     """In order, the open one last."""
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.CancelRunRequest, _run_pb2.Run]
@@ -52,7 +54,9 @@ class RunServiceAsyncStub(RunServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetRunRequest, _run_pb2.Run]  # type: ignore[assignment]
     ListRuns: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListRunsRequest, _run_service_pb2.ListRunsResponse]  # type: ignore[assignment]
-    """Runs of one job, newest scheduled_for first."""
+    """Runs of one job, newest scheduled_for first. With `states`, a page may be short or empty and still have a token: a
+    page is bounded by the rows that are looked at.
+    """
     ListAttempts: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListAttemptsRequest, _run_service_pb2.ListAttemptsResponse]  # type: ignore[assignment]
     """In order, the open one last."""
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.CancelRunRequest, _run_pb2.Run]  # type: ignore[assignment]
@@ -77,7 +81,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.ListRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.ListRunsResponse, _abc.Awaitable[_run_service_pb2.ListRunsResponse]]:
-        """Runs of one job, newest scheduled_for first."""
+        """Runs of one job, newest scheduled_for first. With `states`, a page may be short or empty and still have a token: a
+        page is bounded by the rows that are looked at.
+        """
 
     @_abc_1.abstractmethod
     def ListAttempts(

@@ -1,0 +1,48 @@
+"""Retention: what is kept for a time only is removed after it, by the leader, in small chunks.
+
+Today that is the idempotency keys of the API: 7 days. Runs, skips, versions and the audit are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from core.clock import US_PER_S, Clock
+from core.errors import OutcomeUnknown, Unavailable
+from core.store.database import Database
+from core.store.requests import forget_old
+
+log = logging.getLogger(__name__)
+
+REQUESTS_KEPT_US = 7 * 24 * 3600 * US_PER_S
+_EVERY_S = 600.0
+
+
+class Retention:
+    """Removes old rows while `leads` says that this replica is the leader."""
+
+    def __init__(self, database: Database, clock: Clock, leads: Callable[[], bool]) -> None:
+        self._database = database
+        self._clock = clock
+        self._leads = leads
+
+    async def run(self) -> None:
+        """For ever, every ten minutes."""
+        while True:
+            await self._clock.sleep(_EVERY_S)
+            if self._leads():
+                try:
+                    await self.step()
+                except (Unavailable, OutcomeUnknown) as error:
+                    log.warning("retention waits for the database: %s", error)
+
+    async def step(self) -> int:
+        """Remove everything that is old by now; returns how many rows."""
+        removed = 0
+        before_us = self._clock.now_us() - REQUESTS_KEPT_US
+        while found := await forget_old(self._database, before_us=before_us):
+            removed += found
+        if removed:
+            log.info("removed %d idempotency keys older than 7 days", removed)
+        return removed
