@@ -28,8 +28,8 @@ from controlplane.api.triggers import Triggers
 from controlplane.election import Campaign
 from controlplane.hints import Hints
 from controlplane.leader import Leader
-from controlplane.retention import Retention
 from controlplane.reports import LeaderServicer
+from controlplane.retention import Retention
 from core.buckets import BucketScale
 from core.clock import DatabaseClock, SystemClock
 from core.config import Settings, check_loopback
