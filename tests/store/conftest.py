@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from core.store.database import DatabaseConfig
 from tests.support.store_world import StoreWorld, close_world, open_world
+from tests.support.tcp_proxy import TcpProxy
 
 
 @pytest.fixture
@@ -16,6 +19,19 @@ async def world(store_config: DatabaseConfig) -> AsyncIterator[StoreWorld]:
     opened = await open_world(store_config)
     yield opened
     await close_world(opened)
+
+
+@pytest.fixture
+async def proxied(store_config: DatabaseConfig) -> AsyncIterator[tuple[StoreWorld, TcpProxy]]:
+    """A world whose one session runs through a proxy, and has prepared its statements before."""
+    address = make_url(store_config.url)
+    async with TcpProxy(str(address.host), int(address.port or 0)) as proxy:
+        through = address.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
+        config = replace(store_config, url=through, pool_size=1, statement_timeout_s=1.0)
+        world = await open_world(config, eye_url=store_config.url)
+        yield world, proxy
+        proxy.heal()
+        await close_world(world)
 
 
 @pytest.fixture

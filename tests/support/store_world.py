@@ -21,11 +21,12 @@ from core.rand import SeededRand
 from core.states import DueKind, JobState, RunState
 from core.store.cluster import found_cluster
 from core.store.completion import Completion
-from core.store.database import Database, DatabaseConfig
+from core.store.database import Database, DatabaseConfig, Transaction
 from core.store.discovery import DueRow
 from core.store.firing import DueKey, FireChain, FireRun, Firing, LeaseGrant, NewRun, NextOccurrence, SkippedRange
 from core.store.leases import Leases
 from core.store.marks import MarkKeeper
+from core.store.statement import STATEMENTS
 from core.store.terms import Claim, Terms
 from core.store.transact import RetryLimits
 from tests.support.clock import NEW_YEAR_2026_US
@@ -202,6 +203,11 @@ async def open_world(config: DatabaseConfig, limits: RetryLimits | None = None, 
 async def close_world(world: StoreWorld) -> None:
     await world.eye.close()
     await world.database.close()
+
+
+async def record_number(tx: Transaction) -> None:
+    """A write that nothing else looks at: number 777 among the migrations."""
+    await tx.run(STATEMENTS["record_migration"], {"number": 777, "name": "probe"})
 
 
 def grant(worker: str = "worker-1", until_us: int = NOW_US + LEASE_US) -> LeaseGrant:
