@@ -161,7 +161,10 @@ def _serve(role: Role, settings: Settings, name: str) -> None:
     """Run a role in an event loop of its own until it is told to stop. A second signal ends the process at once."""
     import uvloop
 
+    from core.collector import settle_collector
+
     _set_up_logging(settings, name)
+    settle_collector()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_told(role, settings))
