@@ -158,7 +158,7 @@ class Completion:
             "now_us": now_us,
         }
         rows = await self._database.run(_END_AND_RETRY if retries else _END, params, repeat_unknown=True)
-        return Ended(fence_views(rows), {r.ord: RunState(r.state) for r in rows if r.ord is not None})
+        return Ended(fence_views(rows), {row[4]: RunState(row[5]) for row in rows if row[4] is not None})
 
     async def holdings(self, run_ids: Sequence[UUID]) -> dict[UUID, RunHolding]:
         """The runs of refused words, as they stand now."""

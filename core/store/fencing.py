@@ -58,11 +58,12 @@ def fence_params(owner: str, keys: Iterable[tuple[int, int]]) -> dict[str, Any]:
 def fence_views(rows: Sequence[Row[Any]]) -> dict[tuple[int, int], FenceView]:
     """The term rows that a fenced statement saw, by (shard, term). A key that is missing was refused.
 
-    A statement that answers by UNION ALL gives no range in its other rows.
+    Its columns are the first four of every fenced answer. A statement that answers by UNION ALL gives no range in its
+    other rows. (By position: looking columns up by name took an eighth of a loaded dispatcher's time.)
     """
     views: dict[tuple[int, int], FenceView] = {}
     for row in rows:
-        key = (row.shard, row.term)
-        if row.from_bucket is not None and key not in views:
-            views[key] = FenceView(row.shard, row.term, row.from_bucket, row.to_bucket)
+        shard, term, from_bucket, to_bucket = row[:4]
+        if from_bucket is not None and (shard, term) not in views:
+            views[shard, term] = FenceView(shard, term, from_bucket, to_bucket)
     return views

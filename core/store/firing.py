@@ -320,7 +320,7 @@ class Firing:
             raise ValueError("chains that move and chains that end go into separate statements")
         params = {**self._fences(items), **_chain_params(items), "now_us": now_us}
         rows = await self._database.run(_FIRE_MOVING if moving else _FIRE_ENDING, params, repeat_unknown=True)
-        attempts = {row.run_id: row.attempt for row in rows if row.attempt is not None}
+        attempts = {run_id: attempt for *_, run_id, attempt in rows if attempt is not None}
         made = {
             n: MadeRun(attempts[i.run.run_id], 0, i.run.scheduled_for_us, i.run.due_at_us)
             for n, i in enumerate(items)
@@ -347,7 +347,7 @@ class Firing:
         runs: dict[int, tuple[DueKey, UUID, LeaseGrant | None]],
     ) -> Fired:
         fences = fence_views(rows)
-        consumed = {r.ord for r in rows if r.ord is not None}
+        consumed = {ord_ for _, _, _, _, ord_, *_ in rows if ord_ is not None}
         doubtful = {n: r for n, r in runs.items() if n not in consumed and (r[0].shard, r[0].term) in fences}
         if doubtful:
             found = await self._database.run(_READ_MADE, {"run_ids": [run_id for _, run_id, _ in doubtful.values()]})

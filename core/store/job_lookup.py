@@ -19,7 +19,7 @@ _LOAD = statement(
     "load_job_versions",
     Kind.READ,
     """
-    SELECT v.job_id, v.version, v.spec, v.payload, v.trace, j.namespace, j.name, j.hash, j.version AS current_version,
+    SELECT v.job_id, v.version, j.namespace, j.name, j.hash, v.spec, v.payload, v.trace, j.version AS current_version,
            n.cutover_us AS superseded_us
     FROM unnest(CAST(:job_ids AS UUID[]), CAST(:versions AS BIGINT[])) AS i(job_id, version)
     JOIN job_versions v ON v.job_id = i.job_id AND v.version = i.version
@@ -47,7 +47,7 @@ _SET_ASIDE = statement(
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """One version of a job as it is stored; `spec` is unread JSON.
+    """One version of a job as it is stored, in the order of the statement's columns; `spec` is unread JSON.
 
     `superseded_us` is when the next version took over: occurrences of this one end there (inclusive). None for the
     present version.
@@ -77,21 +77,7 @@ class JobLookup:
         rows = await self._database.run(
             _LOAD, {"job_ids": [job_id for job_id, _ in keys], "versions": [version for _, version in keys]}
         )
-        return {
-            (r.job_id, r.version): StoredVersion(
-                r.job_id,
-                r.version,
-                r.namespace,
-                r.name,
-                r.hash,
-                r.spec,
-                r.payload,
-                r.trace,
-                r.current_version,
-                r.superseded_us,
-            )
-            for r in rows
-        }
+        return {(row[0], row[1]): StoredVersion(*row) for row in rows}
 
     async def set_error(self, marks: Sequence[tuple[int, int, UUID, str]]) -> None:
         """Write, or clear with "", the error of jobs given as (shard, term, job id, error)."""
