@@ -53,9 +53,18 @@ class Adoption:
         count = 0
         for start in range(0, len(found), _CHUNK):
             count += await self._take_home(found[start : start + _CHUNK], held)
+        await self._clear_ended(held)
         held.resolved = (counts[0] if settled else counts[0] - 1, counts[1])
         self._memory.wakes.match.set()
         return count
+
+    async def _clear_ended(self, held: HeldTerm) -> None:
+        ended = await self._leases.ended_standing(held.shard)
+        if not ended:
+            return
+        sent_s = self._runtime.clock.monotonic_s()
+        seen = await self._leases.clear([(held.shard, held.term, job_id, run_id) for job_id, run_id in ended])
+        self._watch.note([held.key], seen, sent_s=sent_s, kind=RefusedWrite.STAND)
 
     async def _take_home(self, chunk: Sequence[OpenRun], held: HeldTerm) -> int:
         await self._memory.jobs.load((run.job_id, run.job_version) for run in chunk)

@@ -19,7 +19,7 @@ from core.states import RunState
 from core.store.database import Database
 from core.store.fencing import FENCE, HELD, fence_params, fence_views
 from core.store.firing import LeaseGrant
-from core.store.statement import Kind, statement
+from core.store.statement import Kind, Statement, statement
 
 _LEASE = statement(
     "lease_waiting_runs",
@@ -132,6 +132,36 @@ _STAND = statement(
                   CAST(:run_ids AS UUID[])) AS i(shard, term, job_id, run_id)
       {HELD}
       ON CONFLICT (shard, job_id, run_id) DO NOTHING
+    )
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket FROM fence f
+    """,
+)
+
+_LIST_ENDED = statement(
+    "list_ended_standing_runs",
+    Kind.READ,
+    # A run that ended while it was made to stand left its row behind.
+    """
+    SELECT o.shard, o.job_id, o.run_id
+    FROM open_runs o JOIN runs r ON r.run_id = o.run_id
+    WHERE o.shard = CAST(:shard AS BIGINT) AND r.state IN (3, 4, 5, 6)
+    ORDER BY o.shard, o.job_id, o.run_id
+    LIMIT 500
+    """,
+)
+_CLEAR_ENDED = statement(
+    "clear_ended_runs",
+    Kind.ACT,
+    f"""
+    WITH {FENCE}, item AS (
+      SELECT i.shard, i.term, i.job_id, i.run_id
+      FROM unnest(CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:job_ids AS UUID[]),
+                  CAST(:run_ids AS UUID[])) AS i(shard, term, job_id, run_id)
+    ), cleared AS (
+      DELETE FROM open_runs AS o
+      USING item i
+      JOIN fence ON fence.shard = i.shard AND fence.term = i.term
+      WHERE o.shard = i.shard AND o.job_id = i.job_id AND o.run_id = i.run_id
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket FROM fence f
     """,
@@ -267,6 +297,19 @@ class Leases:
 
     async def stand(self, runs: Sequence[tuple[int, int, UUID, UUID]]) -> dict[tuple[int, int], FenceView]:
         """Make runs, as (shard, term, job id, run id), stand in open_runs; returns the fences seen."""
+        return await self._change_standing(_STAND, runs)
+
+    async def ended_standing(self, shard: int) -> list[tuple[UUID, UUID]]:
+        """Runs of a shard, as (job id, run id), that stand in open_runs and have ended; 500 at most."""
+        return [(row.job_id, row.run_id) for row in await self._database.run(_LIST_ENDED, {"shard": shard})]
+
+    async def clear(self, runs: Sequence[tuple[int, int, UUID, UUID]]) -> dict[tuple[int, int], FenceView]:
+        """Take runs, as for `stand`, out of open_runs; returns the fences seen."""
+        return await self._change_standing(_CLEAR_ENDED, runs)
+
+    async def _change_standing(
+        self, what: Statement, runs: Sequence[tuple[int, int, UUID, UUID]]
+    ) -> dict[tuple[int, int], FenceView]:
         params = {
             **self._fences([(shard, term) for shard, term, _, _ in runs]),
             "shards": [shard for shard, _, _, _ in runs],
@@ -274,7 +317,7 @@ class Leases:
             "job_ids": [job_id for _, _, job_id, _ in runs],
             "run_ids": [run_id for _, _, _, run_id in runs],
         }
-        return fence_views(await self._database.run(_STAND, params, repeat_unknown=True))
+        return fence_views(await self._database.run(what, params, repeat_unknown=True))
 
     def _fences(self, keys: Sequence[tuple[int, int]]) -> dict[str, Any]:
         return fence_params(self._owner, keys)

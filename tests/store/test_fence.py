@@ -107,6 +107,13 @@ async def stand(world: StoreWorld, term: TermRow) -> Scene:
     return lambda: world.leases().stand([(0, 1, job.job_id, run_id)]), "open_runs", blocker
 
 
+async def clear_ended(world: StoreWorld, term: TermRow) -> Scene:
+    job = await world.plant_job()
+    run_id = await world.plant_run(job, state=RunState.SUCCEEDED)
+    await world.eye.execute("INSERT INTO open_runs VALUES (0, $1, $2)", job.job_id, run_id)
+    return lambda: world.leases().clear([(0, 1, job.job_id, run_id)]), "open_runs", "SELECT 1 FROM open_runs FOR UPDATE"
+
+
 async def raise_floor(world: StoreWorld, term: TermRow) -> Scene:
     item = Raise(0, 1, world.bucket, world.bucket + 1)
     return lambda: world.marks().raise_floors([item]), "shard_floors", "SELECT 1 FROM shard_floors FOR UPDATE"
@@ -139,6 +146,7 @@ SCENES: dict[str, Callable[[StoreWorld, TermRow], Awaitable[Scene]]] = {
     "renew_leases": renew,
     "adopt_open_runs": adopt,
     "stand_open_runs": stand,
+    "clear_ended_runs": clear_ended,
     "raise_floors": raise_floor,
     "raise_watermarks": raise_watermark,
     "raise_open_from_marks": raise_open_from,
