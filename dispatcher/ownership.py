@@ -185,10 +185,11 @@ class Ownership:
             if row.owner == self._runtime.dispatcher_id:
                 self._given_up.discard(row.key)  # given back to us before anybody else claimed it
                 continue
-            if not order.seize and self._is_withdrawn(row):
-                planned["move"].append(Claim(shard, row))
-            elif order.seize or row.owner not in self._coord.members():
+            is_gone = order.seize or row.owner not in self._coord.members()
+            if is_gone:
                 planned["takeover"].append(Claim(shard, row))
+            elif self._is_withdrawn(row):
+                planned["move"].append(Claim(shard, row))
         for reason, claims in planned.items():
             for start in range(0, len(claims), _CLAIM_BATCH):
                 await self._open(claims[start : start + _CLAIM_BATCH], reason)

@@ -106,11 +106,15 @@ class Room:
         """Write the plan that these dispatchers own these shards, each replacing the present term."""
         rows = await self.eye.fetch("SELECT shard, term, owner FROM shard_terms WHERE state = 1")
         present = {row["shard"]: (row["term"], row["owner"]) for row in rows}
+        replacing = {shard: (to, *present.get(shard, (0, ""))) for shard, to in wanted.items()}
+        await self.order_replacing(replacing, seize=seize)
+
+    async def order_replacing(
+        self, wanted: Mapping[int, tuple[RunningDispatcher, int, str]], *, seize: bool = False
+    ) -> None:
+        """Write the plan with just these orders: to whom, and which term of which owner it replaces."""
         self.plans += 1
-        orders = []
-        for shard, dispatcher in sorted(wanted.items()):
-            term, owner = present.get(shard, (0, ""))
-            orders.append(Assignment(shard, dispatcher.name, term, owner, seize))
+        orders = [Assignment(s, to.name, term, owner, seize) for s, (to, term, owner) in sorted(wanted.items())]
         await self.leader.write_plan(self.leadership, Plan(self.plans, tuple(orders)))
 
     async def give(self, to: RunningDispatcher, *, seize: bool = False) -> None:
