@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -31,6 +32,7 @@ WITHIN_S = 60.0
 NO_DATABASE = "waiting for the database: "
 NO_ETCD = "etcd cannot be reached ("
 NO_SCHEMA = "waiting for the schema: "
+NO_CONTROL_PLANE = "control plane at "
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,14 @@ class Site:
     cluster: str
 
     @contextmanager
-    def fleet(self) -> Iterator[Fleet]:
+    def fleet(self, extra: Mapping[str, str] | None = None) -> Iterator[Fleet]:
         """Starts processes that know these addresses, and ends them."""
         parts = urlsplit(self.database_url)
         credentials = parts.netloc.rpartition("@")[0]
         behind = urlunsplit(parts._replace(netloc=f"{credentials}@{self.database.endpoint}"))
         with Backing(database_url=behind, etcd_endpoints=(self.etcd.endpoint,)) as backing:
-            fleet = Fleet(backing, self.log_dir, environment({"TIDEWHEEL_CLUSTER_NAME": self.cluster}))
+            environ = environment({"TIDEWHEEL_CLUSTER_NAME": self.cluster, **(extra or {})})
+            fleet = Fleet(backing, self.log_dir, environ)
             try:
                 yield fleet
             finally:
@@ -73,7 +76,7 @@ async def site(databases: Databases, etcd: EtcdServer, tmp_path: Path) -> AsyncI
 
 
 @pytest.mark.parametrize("away", ["database", "etcd", "database and etcd", "schema"])
-async def test_every_role_waits_for_what_is_away_and_comes_up_once_it_is_there(site: Site, away: str) -> None:
+async def test_a_server_waits_for_what_is_away_and_comes_up_once_it_is_there(site: Site, away: str) -> None:
     if away != "schema":
         assert tidewheel("migrate", "--database-url", site.database_url).code == 0
     if "database" not in away:
@@ -81,27 +84,51 @@ async def test_every_role_waits_for_what_is_away_and_comes_up_once_it_is_there(s
     if "etcd" not in away:
         await site.etcd.start()
     with site.fleet() as fleet:
-        servers = [fleet.start_control_plane(), fleet.start_dispatcher(), fleet.start_dispatcher("impatient")]
-        worker = fleet.start_worker()
-        for server in servers:
+        patient = [fleet.start_control_plane(), fleet.start_dispatcher()]
+        impatient = [fleet.start_control_plane("controlplane-2"), fleet.start_dispatcher("dispatcher-2")]
+        for server in [*patient, *impatient]:
             await _complains(server, away)
-        await _complains_of_control_planes(worker)
-        await _ends_when_told(servers.pop())
+        for server in impatient:
+            await _ends_when_told(server)
+        fleet.members = patient
         if "database" in away:
             await site.database.start()
         if "etcd" in away:
             await site.etcd.start()
         if away == "schema":
             assert tidewheel("migrate", "--database-url", site.database_url).code == 0
-        fleet.members = [*servers, worker]
-        await until_served(fleet, dispatchers=1)
-        async with Client(fleet.addresses) as client:
-            await client.create_job("first", handler="exec", payload={"argv": ["true"]})
-            run = await client.trigger_job("first")
-            await eventually(lambda: _succeeded(client, run.run_id), WITHIN_S, what="the first run succeeds")
-        for member in fleet.members:
-            assert member.running
-            assert "Traceback" not in member.child.log.read_text()
+        await _comes_up(fleet)
+
+
+async def test_a_worker_waits_for_a_control_plane_and_works_once_there_is_one(site: Site) -> None:
+    assert tidewheel("migrate", "--database-url", site.database_url).code == 0
+    await site.database.start()
+    await site.etcd.start()
+    port = free_port()
+    with site.fleet({"TIDEWHEEL_CONTROLPLANE_LISTEN": f"127.0.0.1:{port}"}) as fleet:
+        worker, impatient = fleet.start_worker(), fleet.start_worker("worker-2")
+        for each in (worker, impatient):
+            lines = await eventually(partial(_lines, each, NO_CONTROL_PLANE), WITHIN_S, what="it says why")
+            assert f"at 127.0.0.1:{port} does not answer: " in lines[0]
+        await _ends_when_told(impatient)
+        fleet.members = [worker]
+        fleet.start_control_plane(port=port)
+        fleet.start_dispatcher()
+        await _comes_up(fleet)
+
+
+async def _comes_up(fleet: Fleet) -> None:
+    """The system serves, a run succeeds, and no log has a trace."""
+    await until_served(fleet, dispatchers=1)
+    if all(member.role != "worker" for member in fleet.members):
+        fleet.start_worker()
+    async with Client(fleet.addresses) as client:
+        await client.create_job("first", handler="exec", payload={"argv": ["true"]})
+        run = await client.trigger_job("first")
+        await eventually(lambda: _succeeded(client, run.run_id), WITHIN_S, what="the first run succeeds")
+    for member in fleet.members:
+        assert member.running
+        assert "Traceback" not in member.child.log.read_text()
 
 
 async def _complains(server: Member, away: str) -> None:
@@ -119,17 +146,10 @@ async def _complains(server: Member, away: str) -> None:
     assert "Traceback" not in server.child.log.read_text()
 
 
-async def _complains_of_control_planes(worker: Member) -> None:
-    """A worker knows the control planes alone. It may have met one that was not up, or one that waits."""
-    await eventually(lambda: _lines(worker, "control plane at "), WITHIN_S, what="the worker says why it waits")
-    assert worker.running
-    assert "Traceback" not in worker.child.log.read_text()
-
-
-async def _ends_when_told(dispatcher: Member) -> None:
+async def _ends_when_told(member: Member) -> None:
     """Nobody has to use SIGKILL on a process that waits."""
-    dispatcher.child.process.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(dispatcher.child.process.wait, 10) == 0
+    member.child.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(member.child.process.wait, 10) == 0, member.name
 
 
 def _lines(member: Member, text: str, count: int = 1) -> list[str]:
