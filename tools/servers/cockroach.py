@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
 from tools.servers.free_port import free_port
 from tools.servers.http_probe import body_of
 from tools.servers.process import Child, ServerFailed, start_child
+from tools.servers.server import LocalServer
 
 DATABASE = "tidewheel"
-READY_WITHIN_S = 60.0
-STOP_WITHIN_S = 30.0
 STATEMENT_WITHIN_S = 60.0
 
 
@@ -28,55 +26,43 @@ def find_cockroach() -> Path | None:
     return Path(found) if found else None
 
 
-class CockroachServer:
-    """One node. `home` holds data and log; the ports stay the same from the first start on."""
+class CockroachServer(LocalServer):
+    """One node."""
+
+    name = "CockroachDB"
+    ready_within_s = 60.0
+    stop_within_s = 30.0
 
     def __init__(self, home: Path) -> None:
+        super().__init__(home)
         program = find_cockroach()
         if program is None:
             raise ServerFailed("CockroachDB: no cockroach on PATH; install it or set COCKROACH_BIN")
-        self.home = home.absolute()
         self.program = program
         self.version = self._version()
-        self.port: int | None = None
         self._http_port: int | None = None
-        self._child: Child | None = None
 
     @property
     def description(self) -> str:
         """Version and path, for people."""
         return f"CockroachDB {self.version} ({self.program})"
 
-    @property
-    def running(self) -> bool:
-        return self._child is not None and self._child.running
-
-    @property
-    def pid(self) -> int:
-        return self._running_child().pid
-
-    @property
-    def log(self) -> Path:
-        return self.home / "cockroach.log"
-
     def url(self, database: str = DATABASE) -> str:
         """`cockroachdb://` address of a database; valid over restarts of this object."""
-        if self.port is None:
-            raise ServerFailed("CockroachDB has not been started yet")
-        return f"cockroachdb://root@127.0.0.1:{self.port}/{database}"
+        return f"cockroachdb://root@127.0.0.1:{self._port()}/{database}"
 
     def start(self) -> None:
         """Start, wait until it serves SQL, and make our database if it is not there."""
-        if self.running:
-            raise ServerFailed("CockroachDB is running already")
+        super().start()
+        self.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+
+    def _launched(self) -> Child:
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.port is None:
             self.port, self._http_port = free_port(), free_port()
         command = [str(self.program), "start-single-node", "--insecure", f"--store={self.home / 'data'}"]
         command += [f"--listen-addr=127.0.0.1:{self.port}", f"--http-addr=127.0.0.1:{self._http_port}"]
-        self._child = start_child("CockroachDB", command, log=self.log)
-        self._child.wait_until(self._serves, within_s=READY_WITHIN_S)
-        self.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        return start_child("CockroachDB", command, log=self.log)
 
     def execute(self, sql: str) -> None:
         """Run statements outside of the product: making and dropping databases."""
@@ -85,25 +71,11 @@ class CockroachServer:
         if done.returncode != 0:
             raise ServerFailed(f"CockroachDB: {done.stderr.strip()}")
 
-    def stop(self) -> None:
-        """Stop cleanly, or by force when that takes too long."""
-        if self._child is not None:
-            self._child.stop(signal.SIGTERM, within_s=STOP_WITHIN_S)
-
-    def kill(self) -> None:
-        """End it with SIGKILL at once."""
-        self._running_child().kill()
-
-    def _running_child(self) -> Child:
-        if self._child is None:
-            raise ServerFailed("CockroachDB has not been started yet")
-        return self._child
-
     def _version(self) -> str:
         shown = subprocess.run([self.program, "version", "--build-tag"], capture_output=True, text=True, check=False)
         if shown.returncode != 0:
             raise ServerFailed(f"CockroachDB: {self.program} version failed: {shown.stderr.strip()}")
         return shown.stdout.strip().removeprefix("v")
 
-    def _serves(self) -> bool:
+    def _answers(self) -> bool:
         return body_of(self._http_port, "/health?ready=1") is not None

@@ -11,19 +11,15 @@ import json
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.servers.free_port import free_port, is_free
+from tools.servers.free_port import free_port
 from tools.servers.http_probe import body_of
 from tools.servers.process import Child, ServerFailed, start_child
-
-READY_WITHIN_S = 30.0
-STOP_WITHIN_S = 5.0
-START_ATTEMPTS = 3
+from tools.servers.server import LocalServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +74,18 @@ def _environment() -> dict[str, str]:
     return clean
 
 
-class EtcdServer:
-    """One single-member cluster. `home` holds data and log; the port stays the same from the first start on."""
+class EtcdServer(LocalServer):
+    """One single-member cluster."""
+
+    name = "etcd"
+    ready_within_s = 30.0
+    stop_within_s = 5.0
 
     def __init__(self, home: Path, *, binary: EtcdBinary | None = None, flags: tuple[str, ...] = ()) -> None:
-        self.home = home.absolute()
+        super().__init__(home)
         self.binary = binary or find_etcd()
-        self.port: int | None = None
         self._peer_port: int | None = None
         self._flags = flags
-        self._child: Child | None = None
 
     @property
     def description(self) -> str:
@@ -103,36 +101,7 @@ class EtcdServer:
         """`host:port` of the client endpoint, the form that gRPC takes; valid over restarts of this object."""
         return f"127.0.0.1:{self._port()}"
 
-    @property
-    def pid(self) -> int:
-        return self._running_child().pid
-
-    @property
-    def running(self) -> bool:
-        return self._child is not None and self._child.running
-
-    @property
-    def log(self) -> Path:
-        return self.home / "etcd.log"
-
-    def start(self) -> None:
-        """Start and wait until it has a leader and answers."""
-        first_start = self.port is None
-        for attempts_left in reversed(range(START_ATTEMPTS)):
-            self.launch()
-            try:
-                self.wait_ready()
-                return
-            except ServerFailed:
-                self.stop()
-                if not first_start or not attempts_left or is_free(self._port()):
-                    raise
-                self.port = None  # another process took the port between our look and the server's bind
-
-    def launch(self) -> None:
-        """Start without waiting. Must run in a thread that lives as long as the server (tools/servers/process.py)."""
-        if self.running:
-            raise ServerFailed("etcd is running already")
+    def _launched(self) -> Child:
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.port is None:
             self.port, self._peer_port = free_port(), free_port()
@@ -142,28 +111,7 @@ class EtcdServer:
         command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
         command += [f"--initial-cluster=tidewheel={peer}", "--auto-compaction-mode=periodic"]
         command += ["--auto-compaction-retention=1h", "--logger=zap", "--log-level=warn", *self._flags]
-        self._child = start_child("etcd", command, log=self.log, env=_environment())
-
-    def wait_ready(self) -> None:
-        """Wait until it answers. Raises ServerFailed with the log's last lines otherwise."""
-        self._running_child().wait_until(self._healthy, within_s=READY_WITHIN_S)
-
-    def stop(self) -> None:
-        """Stop cleanly, or by force when that takes too long."""
-        if self._child is not None:
-            self._child.stop(signal.SIGTERM, within_s=STOP_WITHIN_S)
-
-    def kill(self) -> None:
-        """End it with SIGKILL at once."""
-        self._running_child().kill()
-
-    def freeze(self) -> None:
-        """Stop it in its tracks; connections stay open and silent."""
-        self._running_child().freeze()
-
-    def thaw(self) -> None:
-        """Let it go on after `freeze`."""
-        self._running_child().thaw()
+        return start_child("etcd", command, log=self.log, env=_environment())
 
     def wipe(self) -> None:
         """Remove all its data, so that the next start is an empty cluster whose revisions begin anew."""
@@ -171,20 +119,6 @@ class EtcdServer:
             raise ServerFailed("etcd is running: stop or kill it before its data is removed")
         shutil.rmtree(self._data, ignore_errors=True)
 
-    @property
-    def _data(self) -> Path:
-        return self.home / "data"
-
-    def _port(self) -> int:
-        if self.port is None:
-            raise ServerFailed("etcd has not been started yet")
-        return self.port
-
-    def _running_child(self) -> Child:
-        if self._child is None:
-            raise ServerFailed("etcd has not been started yet")
-        return self._child
-
-    def _healthy(self) -> bool:
+    def _answers(self) -> bool:
         body = body_of(self._port(), "/health")
         return body is not None and json.loads(body).get("health") in ("true", True)

@@ -13,23 +13,26 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tools.servers.free_port import free_port, is_free
+from tools.servers.free_port import free_port
 from tools.servers.postgres_binaries import Runner, find_bin_dir, runner_for, version_of
 from tools.servers.process import SAME_ACCOUNT, Child, ServerFailed, last_lines, start_child
+from tools.servers.server import LocalServer
 
 USER = "tidewheel"
 DATABASE = "tidewheel"
-READY_WITHIN_S = 60.0  # a crash recovery on a busy disk takes its time
 INITDB_WITHIN_S = 120.0
-STOP_WITHIN_S = 20.0
-START_ATTEMPTS = 3
 FIRST_MAJOR_WITH_INITDB_SETTINGS = 16
 # For quick tests. synchronous_commit stays on: the product refuses a server where it is off.
 NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
 
-class PostgresServer:
-    """One server. `home` holds data, password and log; the port stays the same from the first start on."""
+class PostgresServer(LocalServer):
+    """One server; its home holds the password too."""
+
+    name = "PostgreSQL"
+    ready_within_s = 60.0  # a crash recovery on a busy disk takes its time
+    stop_within_s = 20.0
+    stop_signal = signal.SIGINT  # clients are disconnected
 
     def __init__(
         self,
@@ -40,10 +43,9 @@ class PostgresServer:
         logical: bool = False,
         max_connections: int = 300,
     ) -> None:
-        self.home = home.absolute()
+        super().__init__(home)
         self.bin_dir = find_bin_dir(bin_dir)
         self.version = version_of(self.bin_dir)
-        self.port: int | None = None
         self._durable = durable
         self._major = int(self.version.split(".")[0])
         self._settings = {
@@ -58,52 +60,21 @@ class PostgresServer:
             **({} if durable else NOT_DURABLE),
         }
         self._runner: Runner | None = None
-        self._child: Child | None = None
 
     @property
     def description(self) -> str:
         """Version and path, for people."""
         return f"PostgreSQL {self.version} ({self.bin_dir / 'postgres'})"
 
-    @property
-    def pid(self) -> int:
-        """The postmaster's process id."""
-        return self._running_child().pid
-
-    @property
-    def running(self) -> bool:
-        return self._child is not None and self._child.running
-
-    @property
-    def log(self) -> Path:
-        return self.home / "postgres.log"
-
     def url(self, database: str = DATABASE) -> str:
         """`postgresql://` address of a database, with user and password; valid over restarts of this object."""
         return f"postgresql://{USER}:{self._password()}@127.0.0.1:{self._port()}/{database}"
 
-    def start(self) -> None:
-        """Start and wait until connections are accepted; makes the data directory at the first call."""
-        first_start = self.port is None
-        for attempts_left in reversed(range(START_ATTEMPTS)):
-            self.launch()
-            try:
-                self.wait_ready()
-                return
-            except ServerFailed:
-                self.stop()
-                if not first_start or not attempts_left or is_free(self._port()):
-                    raise
-                self.port = None  # another process took the port between our look and the server's bind
-
-    def launch(self) -> None:
-        """Start without waiting. Must run in a thread that lives as long as the server (tools/servers/process.py)."""
-        if self.running:
-            raise ServerFailed("PostgreSQL is running already")
+    def _launched(self) -> Child:
         runner = self._prepare()
         self.port = self.port or free_port()
         settings = [f"--{name}={value}" for name, value in {**self._settings, "port": str(self.port)}.items()]
-        self._child = start_child(
+        return start_child(
             "PostgreSQL",
             runner.command("postgres", "-D", self._data, *settings),
             log=self.log,
@@ -112,47 +83,12 @@ class PostgresServer:
             account=runner.account,
         )
 
-    def wait_ready(self) -> None:
-        """Wait until the server accepts connections. Raises ServerFailed with the log's last lines otherwise."""
-        self._running_child().wait_until(self._accepts, within_s=READY_WITHIN_S)
-
-    def stop(self) -> None:
-        """Stop cleanly (clients are disconnected), or by force when that takes too long."""
-        if self._child is not None:
-            self._child.stop(signal.SIGINT, within_s=STOP_WITHIN_S)
-
-    def kill(self) -> None:
-        """End the postmaster and every backend with SIGKILL at once, as a power cut would."""
-        self._running_child().kill()
-
-    def freeze(self) -> None:
-        """Stop all its processes in their tracks; connections stay open and silent."""
-        self._running_child().freeze()
-
-    def thaw(self) -> None:
-        """Let it go on after `freeze`."""
-        self._running_child().thaw()
-
-    @property
-    def _data(self) -> Path:
-        return self.home / "data"
-
     @property
     def _password_file(self) -> Path:
         return self.home / "password"
 
     def _password(self) -> str:
         return self._password_file.read_text().strip()
-
-    def _port(self) -> int:
-        if self.port is None:
-            raise ServerFailed("PostgreSQL has not been started yet")
-        return self.port
-
-    def _running_child(self) -> Child:
-        if self._child is None:
-            raise ServerFailed("PostgreSQL has not been started yet")
-        return self._child
 
     def _prepare(self) -> Runner:
         """Find out how to run it here, and make the data directory unless there is one."""
@@ -205,7 +141,7 @@ class PostgresServer:
         if done.returncode != 0:
             raise ServerFailed(f"PostgreSQL: {program} failed: {last_lines(self.log)} (log: {self.log})")
 
-    def _accepts(self) -> bool:
+    def _answers(self) -> bool:
         """The postmaster writes its state into the eighth line of its pid file; a stale file has another pid."""
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
