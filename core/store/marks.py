@@ -32,52 +32,38 @@ _ITEM = """item AS (
       FROM unnest(CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:olds AS BIGINT[]), CAST(:news AS BIGINT[]))
            AS i(shard, term, old, new)
     )"""
-_RAISE_FLOORS = statement(
-    "raise_floors",
-    Kind.ACT,
-    f"""
-    WITH {FENCE}, {_ITEM}, moved AS (
-      UPDATE shard_floors AS l SET floor = i.new
-      FROM item i JOIN fence ON fence.shard = i.shard AND fence.term = i.term
-      WHERE l.shard = i.shard AND l.floor = i.old AND i.new > i.old
-        AND i.old >= fence.from_bucket AND i.new <= fence.to_bucket
-      RETURNING l.shard, i.term
+
+
+def _raising(name: str, mark: str, condition: str, joined: str = "") -> Statement:
+    """The statement that raises one mark, "table.column", by compare-and-set on its old value."""
+    table, column = mark.split(".")
+    return statement(
+        name,
+        Kind.ACT,
+        f"""
+        WITH {FENCE}, {_ITEM}, moved AS (
+          UPDATE {table} AS k SET {column} = i.new
+          FROM item i JOIN fence ON fence.shard = i.shard AND fence.term = i.term {joined}
+          WHERE k.shard = i.shard AND k.{column} = i.old AND i.new > i.old {condition}
+          RETURNING k.shard, i.term
+        )
+        SELECT f.shard, f.term, f.from_bucket, f.to_bucket, m.shard AS moved
+        FROM fence f LEFT JOIN moved m ON m.shard = f.shard AND m.term = f.term
+        """,
     )
-    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, m.shard AS moved
-    FROM fence f LEFT JOIN moved m ON m.shard = f.shard AND m.term = f.term
-    """,
-)
-_RAISE_WATERMARKS = statement(
+
+
+_IN_RANGE = "AND i.old >= fence.from_bucket AND i.new <= fence.to_bucket"
+
+_RAISE_FLOORS = _raising("raise_floors", "shard_floors.floor", _IN_RANGE)
+# Never past the floor. The floor only grows, so that an older snapshot of it is safe.
+_RAISE_WATERMARKS = _raising(
     "raise_watermarks",
-    Kind.ACT,
-    # Never past the floor. The floor only grows, so that an older snapshot of it is safe.
-    f"""
-    WITH {FENCE}, {_ITEM}, moved AS (
-      UPDATE shard_marks AS k SET watermark = i.new
-      FROM item i JOIN fence ON fence.shard = i.shard AND fence.term = i.term
-      JOIN shard_floors l ON l.shard = i.shard AND i.new <= l.floor
-      WHERE k.shard = i.shard AND k.watermark = i.old AND i.new > i.old
-        AND i.old >= fence.from_bucket AND i.new <= fence.to_bucket
-      RETURNING k.shard, i.term
-    )
-    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, m.shard AS moved
-    FROM fence f LEFT JOIN moved m ON m.shard = f.shard AND m.term = f.term
-    """,
+    "shard_marks.watermark",
+    _IN_RANGE,
+    "JOIN shard_floors l ON l.shard = i.shard AND i.new <= l.floor",
 )
-_RAISE_OPEN_FROM = statement(
-    "raise_open_from_marks",
-    Kind.ACT,
-    f"""
-    WITH {FENCE}, {_ITEM}, moved AS (
-      UPDATE shard_marks AS k SET open_from_us = i.new
-      FROM item i JOIN fence ON fence.shard = i.shard AND fence.term = i.term
-      WHERE k.shard = i.shard AND k.open_from_us = i.old AND i.new > i.old
-      RETURNING k.shard, i.term
-    )
-    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, m.shard AS moved
-    FROM fence f LEFT JOIN moved m ON m.shard = f.shard AND m.term = f.term
-    """,
-)
+_RAISE_OPEN_FROM = _raising("raise_open_from_marks", "shard_marks.open_from_us", "")
 
 
 @dataclass(frozen=True, slots=True)
