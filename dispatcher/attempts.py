@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from core.clock import US_PER_S
 from core.ids import token_hash
 from dispatcher.jobs import JobVersion
 
@@ -120,9 +121,11 @@ class Attempts:
         while self._alarms and self._alarms[0][0] <= now_us:
             _, _, run_id, attempt = heapq.heappop(self._alarms)
             live = self._live.get(run_id)
-            if live is None or live.attempt != attempt or live.ending:
+            if live is None or live.attempt != attempt:
                 continue
-            if self._alarm_at(live) <= now_us:
+            if live.ending:  # looked at again, in case the ending is refused or the database is away
+                self.check_again(live, now_us + US_PER_S)
+            elif self._alarm_at(live) <= now_us:
                 found.append(live)
             else:
                 self._set_alarm(live)

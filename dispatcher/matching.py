@@ -73,6 +73,7 @@ class MatchLoop:
             for _, lease in drawn:
                 self._delivery.give_back(lease, in_doubt=isinstance(error, OutcomeUnknown))
             # Whatever became of it, the open runs of the terms are read again.
+            memory.matching.clear()
             memory.doubt(((run.shard, run.term) for run, _ in drawn), clock.monotonic_s())
             await clock.sleep(self._runtime.settings.tick_s)
         finally:

@@ -6,13 +6,14 @@ a driver would raise, and what happened in the database is real.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import event
 
 from core.store.database import Database
+from core.store.statement import STATEMENTS
 
 
 class SerializationFailure(Exception):
@@ -82,6 +83,25 @@ class DbFaults:
                 cursor.execute("DO $$ BEGIN RAISE EXCEPTION 'injected' USING ERRCODE = '40001'; END $$")
 
         with self._listening("before_cursor_execute", refuse):
+            yield
+
+    @contextmanager
+    def lost_answers(self, times: Mapping[str, int], *, applied: bool = True) -> Iterator[None]:
+        """Single statements, named as in core/store, end so many times each in a lost connection.
+
+        The server did each of them, or never heard of it.
+        """
+        left = {id(STATEMENTS[name].clause): count for name, count in times.items()}
+
+        def lose(*arguments: Any) -> None:
+            context = arguments[4]
+            key = id(context.compiled.statement) if context.compiled is not None else 0
+            if left.get(key, 0) > 0:
+                left[key] -= 1
+                self.count += 1
+                raise ConnectionResetError("connection lost under way (injected)")
+
+        with self._listening("after_cursor_execute" if applied else "before_cursor_execute", lose):
             yield
 
     @contextmanager

@@ -266,6 +266,11 @@ class Room:
         rows = await self.eye.fetch("SELECT * FROM skips WHERE job_id = $1 ORDER BY from_us", job_id)
         return [dict(row) for row in rows]
 
+    async def look_again(self) -> None:
+        """Connect anew: the server was started again."""
+        self.eye = await asyncpg.connect(asyncpg_url(self.url))
+        self.stack.push_async_callback(self.eye.close)
+
     async def check(self, *workers: Any) -> None:
         """Let the ledger be judged: by the rows, and by what the workers saw."""
         starts = [start for worker in workers for start in worker.starts]

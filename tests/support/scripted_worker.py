@@ -7,7 +7,8 @@ async with ScriptedWorker(dispatcher.address, "stubborn", ["work"]) as worker:
     verdict = await worker.verdict(assignment.ref)
 
 One object is one stream: a worker that comes back is another object with the same worker id and what it is `holding`.
-It says nothing by itself, not even heartbeats, unless the test asks for `work` or `beating`.
+It says nothing by itself, not even heartbeats, unless the test asks for `work` (which also says a result again where it
+is told to) or `beating`.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class ScriptedWorker:
         self._reading.set()
         self._heartbeats = 0
         self._granted = 0
+        self._said: dict[tuple[str, int], pb.Result] = {}
         self._answered: set[tuple[str, int]] = set()
         self.first: pb.DispatcherFrame = pb.DispatcherFrame()
         self.ended = asyncio.Event()
@@ -245,6 +247,7 @@ class ScriptedWorker:
 
     async def _take(self, frame: pb.DispatcherFrame) -> None:
         self.acknowledgements += frame.acknowledgements.items
+        await self._say_again(frame.acknowledgements.items)
         self.cancels += frame.cancels.items
         match frame.WhichOneof("frame"):
             case "heartbeat_replies":
@@ -257,6 +260,13 @@ class ScriptedWorker:
             case "assignments":
                 await self._assigned(frame.assignments.items)
 
+    async def _say_again(self, items: Sequence[pb.Acknowledgement]) -> None:
+        again = {(one.run_id, one.attempt) for one in items if one.verdict == pb.VERDICT_RETRY}
+        results = [result for key, result in self._said.items() if key in again]
+        if results:
+            await asyncio.sleep(0.05)
+            await self.answer(*results)
+
     async def _assigned(self, items: Sequence[pb.Assignment]) -> None:
         at_us = time.time_ns() // 1000
         self.starts += [Start(i.ref.run_id, i.ref.attempt, i.due_at.ToMicroseconds(), at_us) for i in items]
@@ -264,6 +274,7 @@ class ScriptedWorker:
         if self._work is None:
             return
         results = [result for item in items if (result := self._work(item)) is not None]
+        self._said |= {(result.ref.run_id, result.ref.attempt): result for result in results}
         if results:
             await self.answer(*results)
             await self.grant(self._granted + len(results))

@@ -56,14 +56,23 @@ def test_an_assignment_that_never_left_is_found_at_once() -> None:
     assert attempts.due_for_check(NOW_US) == [live]
 
 
-def test_what_is_ending_gone_or_replaced_by_a_newer_attempt_raises_no_alarm() -> None:
-    ending, gone, old = live_attempt(ending=True), live_attempt(), live_attempt()
+def test_what_is_gone_or_replaced_by_a_newer_attempt_raises_no_alarm() -> None:
+    gone, old = live_attempt(), live_attempt()
     newer = live_attempt(run_id=old.run_id, attempt=2, lease_until_us=LEASE_END_US + SECOND_US)
-    attempts = among(ending, gone, old)
+    attempts = among(gone, old)
     attempts.remove(gone)
     attempts.add(newer)
     assert attempts.due_for_check(LEASE_END_US) == []
     assert attempts.due_for_check(LEASE_END_US + SECOND_US) == [newer]
+
+
+def test_an_attempt_whose_ending_is_under_way_is_looked_at_again_in_case_that_fails() -> None:
+    live = live_attempt(ending=True)
+    attempts = among(live)
+    assert attempts.due_for_check(LEASE_END_US) == []
+    live.ending = False
+    assert attempts.due_for_check(LEASE_END_US + SECOND_US - 1) == []
+    assert attempts.due_for_check(LEASE_END_US + SECOND_US) == [live]
 
 
 def test_removing_an_old_attempt_leaves_the_newer_one_of_its_run() -> None:
