@@ -20,7 +20,9 @@ from core.buckets import NO_END
 from core.jobspec import JobSpec
 from core.states import AttemptOutcome, DueKind, JobState, RunCause, RunState, TermState
 
-Rows = list[asyncpg.Record]
+Row = dict[str, Any]
+Rows = list[Row]
+Tables = Mapping[str, Rows]
 OPEN = (RunState.PENDING, RunState.LEASED)
 # What the last attempt of a run in that state may have come to.
 LAST_OUTCOMES = {
@@ -49,6 +51,12 @@ class StartLike(Protocol):
     def at_us(self) -> int: ...
 
 
+async def read_tables(eye: asyncpg.Connection) -> dict[str, Rows]:
+    """Everything that is judged, as of one instant."""
+    async with eye.transaction(isolation="repeatable_read", readonly=True):
+        return {name: [dict(row) for row in await eye.fetch(f"SELECT * FROM {name}")] for name in _TABLES}
+
+
 class LedgerCheck:
     """One judgement of one database."""
 
@@ -59,8 +67,14 @@ class LedgerCheck:
 
     async def hold(self, starts: Iterable[StartLike] = ()) -> None:
         """Raises AssertionError with everything that does not hold. One snapshot is judged."""
-        async with self._eye.transaction(isolation="repeatable_read", readonly=True):
-            tables = {name: await self._eye.fetch(f"SELECT * FROM {name}") for name in _TABLES}
+        problems = self.judge(await read_tables(self._eye), starts)
+        if problems:
+            shown = "\n  ".join(problems[:20])
+            raise AssertionError(f"the ledger has {len(problems)} faults:\n  {shown}")
+
+    def judge(self, tables: Tables, starts: Iterable[StartLike] = ()) -> list[str]:
+        """Every violation in rows that were read already."""
+        self.problems.clear()
         self._occurrences(tables)
         self._attempts(tables)
         self._terms(tables)
@@ -68,16 +82,14 @@ class LedgerCheck:
         self._open_runs(tables)
         self._chains(tables)
         self._starts(list(starts), tables)
-        if self.problems:
-            shown = "\n  ".join(self.problems[:20])
-            raise AssertionError(f"the ledger has {len(self.problems)} faults:\n  {shown}")
+        return list(self.problems)
 
     def _say(self, fault: str) -> None:
         self.problems.append(fault)
 
     # ---- each occurrence once, none early ----
 
-    def _occurrences(self, tables: Mapping[str, Rows]) -> None:
+    def _occurrences(self, tables: Tables) -> None:
         scheduled = [run for run in tables["runs"] if run["cause"] == RunCause.SCHEDULE]
         twice = Counter((run["job_id"], run["scheduled_for_us"]) for run in scheduled)
         for (job_id, at_us), count in twice.items():
@@ -103,7 +115,7 @@ class LedgerCheck:
 
     # ---- attempts ----
 
-    def _attempts(self, tables: Mapping[str, Rows]) -> None:
+    def _attempts(self, tables: Tables) -> None:
         by_run = defaultdict(list)
         for attempt in sorted(tables["attempts"], key=lambda row: row["attempt"]):
             by_run[attempt["run_id"]].append(attempt)
@@ -114,7 +126,7 @@ class LedgerCheck:
         for run_id, run in runs.items():
             self._attempts_of(run, by_run[run_id], _spec(specs.get((run["job_id"], run["job_version"]))))
 
-    def _attempts_of(self, run: asyncpg.Record, rows: Rows, spec: JobSpec | None) -> None:
+    def _attempts_of(self, run: Row, rows: Rows, spec: JobSpec | None) -> None:
         state, name = RunState(run["state"]), f"run {run['run_id']} ({RunState(run['state']).name})"
         is_open = state is RunState.LEASED
         if len(rows) != run["attempt"] - run["uncounted"] - is_open:
@@ -134,7 +146,7 @@ class LedgerCheck:
                 self._say(f"{name}: attempt {row['attempt']} from {row['started_us']} to {row['ended_us']}")
         self._retries_of(run, rows, spec, name)
 
-    def _retries_of(self, run: asyncpg.Record, rows: Rows, spec: JobSpec | None, name: str) -> None:
+    def _retries_of(self, run: Row, rows: Rows, spec: JobSpec | None, name: str) -> None:
         starts = {row["attempt"]: row["started_us"] for row in rows}
         if run["state"] == RunState.LEASED:
             starts[run["attempt"]] = run["started_us"]
@@ -152,7 +164,7 @@ class LedgerCheck:
 
     # ---- terms, marks, homes ----
 
-    def _terms(self, tables: Mapping[str, Rows]) -> None:
+    def _terms(self, tables: Tables) -> None:
         by_shard = defaultdict(list)
         for term in tables["shard_terms"]:
             if term["state"] != TermState.VOID:
@@ -178,7 +190,7 @@ class LedgerCheck:
             if not any(term == attempt["term"] for _, term in known):
                 self._say(f"attempt {attempt['attempt']} of {attempt['run_id']}: term {attempt['term']} never was")
 
-    def _marks(self, tables: Mapping[str, Rows]) -> None:
+    def _marks(self, tables: Tables) -> None:
         floors = {row["shard"]: row["floor"] for row in tables["shard_floors"]}
         watermarks = {row["shard"]: row["watermark"] for row in tables["shard_marks"]}
         for shard, watermark in watermarks.items():
@@ -188,7 +200,7 @@ class LedgerCheck:
             if row["bucket"] < watermarks[row["shard"]]:
                 self._say(f"due row {row['id']}: bucket {row['bucket']} below watermark {watermarks[row['shard']]}")
 
-    def _open_runs(self, tables: Mapping[str, Rows]) -> None:
+    def _open_runs(self, tables: Tables) -> None:
         """Whoever takes a shard over must find every open run: since the mark, standing apart, or by its due row."""
         marks = {row["shard"]: row["open_from_us"] for row in tables["shard_marks"]}
         standing = {row["run_id"] for row in tables["open_runs"]}
@@ -202,7 +214,7 @@ class LedgerCheck:
             if waits and run["run_id"] not in due:
                 self._say(f"{name}: waits until {run['not_before_us']} without a due row")
 
-    def _chains(self, tables: Mapping[str, Rows]) -> None:
+    def _chains(self, tables: Tables) -> None:
         """Every active job that has occurrences to come has one due row, of its present version."""
         rows = Counter((r["job_id"], r["job_version"]) for r in tables["due"] if r["kind"] == DueKind.OCCURRENCE)
         specs = {(v["job_id"], v["version"]): v["spec"] for v in tables["job_versions"]}
@@ -220,7 +232,7 @@ class LedgerCheck:
 
     # ---- what workers saw ----
 
-    def _starts(self, starts: list[StartLike], tables: Mapping[str, Rows]) -> None:
+    def _starts(self, starts: list[StartLike], tables: Tables) -> None:
         runs = {str(run["run_id"]): run for run in tables["runs"]}
         for start in starts:
             if start.at_us < start.due_at_us:
