@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.ids import token_hash
-from core.store.firing import LeaseGrant
+from core.store.decisions import LeaseGrant
 from core.telemetry.metrics import Stage
 from core.telemetry.tracing import RunRef
 from dispatcher.attempts import LiveAttempt

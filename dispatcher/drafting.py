@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from core.states import DueKind
+from core.store.decisions import FireChain, FireRun
 from core.store.discovery import DueRow
-from core.store.firing import FireChain, FireRun
 from dispatcher.delivery import Delivery, DrawnLease
 from dispatcher.holdings import HeldTerm
 from dispatcher.jobs import JobVersion, Unreadable

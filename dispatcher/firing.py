@@ -15,8 +15,9 @@ from uuid import UUID
 
 from core.errors import OutcomeUnknown, Unavailable
 from core.states import DueKind, SkipReason
+from core.store.decisions import FireChain, Fired, FireRun, MadeRun
 from core.store.discovery import DueRow
-from core.store.firing import FireChain, Fired, FireRun, Firing, MadeRun
+from core.store.firing import Firing
 from core.store.job_lookup import JobLookup
 from core.telemetry.health import Pulse
 from core.telemetry.metrics import RefusedWrite, Stage

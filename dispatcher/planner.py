@@ -16,8 +16,8 @@ from core.ids import occurrence_run_id
 from core.policy import Overlap, decide_catch_up
 from core.schedule import Schedule
 from core.states import SkipReason
+from core.store.decisions import DueKey, FireChain, LeaseGrant, NewRun, NextOccurrence, SkippedRange
 from core.store.discovery import DueRow
-from core.store.firing import DueKey, FireChain, LeaseGrant, NewRun, NextOccurrence, SkippedRange
 from dispatcher.holdings import HeldTerm
 from dispatcher.jobs import JobVersion, Unreadable
 

@@ -17,8 +17,8 @@ from sqlalchemy import Row
 from core.fence import FenceView
 from core.states import RunState
 from core.store.database import Database
+from core.store.decisions import LeaseGrant
 from core.store.fencing import FENCE, HELD, fence_params, fence_views
-from core.store.firing import LeaseGrant
 from core.store.statement import Kind, Statement, statement
 
 _LEASE = statement(

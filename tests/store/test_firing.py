@@ -9,7 +9,7 @@ import pytest
 from core.clock import US_PER_S
 from core.fence import FenceView
 from core.states import DueKind, JobState, RunState, SkipReason
-from core.store.firing import Fired, LeaseGrant, SkippedRange
+from core.store.decisions import Fired, LeaseGrant, SkippedRange
 from core.store.marks import Raise
 from tests.support.store_world import (
     LEASE_US,

@@ -10,7 +10,7 @@ import pytest
 from core.errors import Conflict, NotFound
 from core.policy import Overlap
 from core.states import DueKind, JobState, RunCause, RunState
-from core.store.firing import LeaseGrant
+from core.store.decisions import LeaseGrant
 from core.store.leases import LeaseOrder
 from core.store.run_changes import RunChanged
 from tests.support.api_store import ApiStore, run_id_of, spec

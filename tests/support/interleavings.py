@@ -17,8 +17,8 @@ from core.clock import US_PER_S
 from core.fence import FenceView, TermRow
 from core.states import AttemptOutcome, DueKind, RunState, TermState
 from core.store.completion import Ending
+from core.store.decisions import FireChain, FireRun
 from core.store.discovery import BucketRange, Discovery, DueRow
-from core.store.firing import FireChain, FireRun
 from core.store.landing import Landing, land
 from core.store.marks import Raise
 from core.store.terms import Claim

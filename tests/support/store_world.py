@@ -22,8 +22,9 @@ from core.states import DueKind, JobState, RunState
 from core.store.cluster import found_cluster
 from core.store.completion import Completion
 from core.store.database import Database, DatabaseConfig, Transaction
+from core.store.decisions import DueKey, FireChain, FireRun, LeaseGrant, NewRun, NextOccurrence, SkippedRange
 from core.store.discovery import DueRow
-from core.store.firing import DueKey, FireChain, FireRun, Firing, LeaseGrant, NewRun, NextOccurrence, SkippedRange
+from core.store.firing import Firing
 from core.store.leases import Leases
 from core.store.marks import MarkKeeper
 from core.store.statement import STATEMENTS

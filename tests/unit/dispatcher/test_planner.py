@@ -12,8 +12,8 @@ from core.jobspec import JobSpec
 from core.policy import CatchUp, CatchUpMode, Overlap
 from core.schedule import Schedule
 from core.states import SkipReason, TermState
+from core.store.decisions import LeaseGrant, NextOccurrence, SkippedRange
 from core.store.discovery import DueRow
-from core.store.firing import LeaseGrant, NextOccurrence, SkippedRange
 from core.store.marks import Marks
 from dispatcher.holdings import HeldTerm, Holdings
 from dispatcher.jobs import JobVersion, Unreadable

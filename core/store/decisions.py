@@ -1,0 +1,115 @@
+"""What the due loop decided, and what firing made of it: the values that go into and come out of core/store/firing.py.
+
+Instants are microseconds since the epoch. Pure: no SQL here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from core.fence import FenceView
+from core.states import SkipReason
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGrant:
+    """The right of one worker to run the attempt that a statement makes; times in microseconds."""
+
+    worker: str
+    token_hash: bytes
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DueKey:
+    """Where a due row stands, and under which term it is acted on."""
+
+    shard: int
+    term: int
+    bucket: int
+    due_at_us: int
+    due_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """The run that an occurrence makes: leased to a worker, or waiting for a credit when `lease` is None."""
+
+    run_id: UUID
+    scheduled_for_us: int
+    due_at_us: int
+    lease: LeaseGrant | None
+    overlap_skip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRange:
+    """Occurrences from `from_us` to `to_us`, both inclusive, that are recorded without a run."""
+
+    from_us: int
+    to_us: int
+    reason: SkipReason
+
+
+@dataclass(frozen=True, slots=True)
+class NextOccurrence:
+    """Where the chain stands afterwards; `bucket` is that of due_at_us before the floor is applied."""
+
+    bucket: int
+    due_at_us: int
+    scheduled_for_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FireChain:
+    """One decision about one due occurrence of a job."""
+
+    key: DueKey
+    job_id: UUID
+    job_version: int
+    # The version that the job must still have; the decision was made for it.
+    expect_version: int
+    run: NewRun | None
+    skipped: SkippedRange | None
+    next: NextOccurrence | None
+    # Open runs of the shard older than this all stand in open_runs.
+    open_from_us: int
+    # A run that is made older than this stands there from its birth: the mark is about to pass it.
+    stand_before_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FireRun:
+    """The next attempt of the run `key.due_id`, leased or made ready to wait."""
+
+    key: DueKey
+    lease: LeaseGrant | None
+    # As in FireChain.
+    stand_before_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MadeRun:
+    """The run behind a consumed due row, as it stands after the statement; `attempt` 0 waits for its first credit."""
+
+    attempt: int
+    uncounted: int
+    scheduled_for_us: int
+    due_at_us: int
+    trace: str = ""
+    payload: bytes | None = None
+    progress: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What a batch did, by position in the batch.
+
+    A position is not in `consumed` where the due row was left alone: fence lost, job changed, or row gone. A consumed
+    position that is not in `made` has no run to start: an overlap, a run id that was there already, or a canceled run.
+    """
+
+    fences: dict[tuple[int, int], FenceView]
+    consumed: frozenset[int]
+    made: dict[int, MadeRun]
