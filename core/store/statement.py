@@ -1,8 +1,8 @@
 """Named SQL statements, and the list of them all that the SQL linter reads.
 
-A statement declares what kind it is; tools/sql_lint.py holds each kind to its rules (shared/rules: one SQL for two
-databases, every dispatcher write fenced, every landing under the floor). Statements are made at import time and never
-change; making two of one name is an error.
+A statement declares what kind it is; tools/sql_lint holds each kind to its rules (one SQL for two databases, every
+dispatcher write fenced, every landing under the floor). Statements are made at import time and never change; making two
+of one name is an error.
 """
 
 from __future__ import annotations
