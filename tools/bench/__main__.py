@@ -47,7 +47,7 @@ def machine() -> str:
 def show(console: Console, figures: list[Figure]) -> None:
     """The table: median, least and greatest of the rounds."""
     table = Table(title=machine(), title_justify="left")
-    table.add_column("case")
+    table.add_column("case", min_width=max((len(each.name) for each in figures), default=4))
     for heading in ("median", "min", "max"):
         table.add_column(heading, justify="right")
     table.add_column("unit")
