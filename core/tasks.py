@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 from core.clock import Clock
 
 log = logging.getLogger(__name__)
+
+# Longer than any loop takes to clean up after itself.
+_CANCEL_AGAIN_S = 2.0
 T = TypeVar("T")
 
 
@@ -47,11 +50,16 @@ class Tasks:
             self.failed.set()
 
     async def close(self) -> None:
-        """Cancel every task and wait until each has ended."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancel every task and wait until each has ended.
+
+        A task is cancelled again as long as it goes on: grpc.aio swallows a cancellation that comes while it prepares
+        a call, and whoever waits for the call then loops on.
+        """
+        going_on = set(self._tasks)
+        while going_on:
+            for task in going_on:
+                task.cancel()
+            _, going_on = await asyncio.wait(going_on, timeout=_CANCEL_AGAIN_S)
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -57,6 +57,13 @@ AT_ONCE = Retry(max_attempts=4, first_delay_us=100_000, factor=1.0, max_delay_us
 
 def now_us() -> int:
     return SystemClock().now_us()
+
+
+class Named(Protocol):
+    """A dispatcher, as an order names it."""
+
+    @property
+    def name(self) -> str: ...
 
 
 @dataclass
@@ -109,9 +116,7 @@ class Room:
         replacing = {shard: (to, *present.get(shard, (0, ""))) for shard, to in wanted.items()}
         await self.order_replacing(replacing, seize=seize)
 
-    async def order_replacing(
-        self, wanted: Mapping[int, tuple[RunningDispatcher, int, str]], *, seize: bool = False
-    ) -> None:
+    async def order_replacing(self, wanted: Mapping[int, tuple[Named, int, str]], *, seize: bool = False) -> None:
         """Write the plan with just these orders: to whom, and which term of which owner it replaces."""
         self.plans += 1
         orders = [Assignment(s, to.name, term, owner, seize) for s, (to, term, owner) in sorted(wanted.items())]

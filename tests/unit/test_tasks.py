@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from core import tasks as tasks_module
 from core.tasks import Tasks, Wake, repeat
 from tests.support.clock import ManualClock, settle
 
@@ -56,6 +57,25 @@ async def test_closing_waits_until_every_task_has_cleaned_up() -> None:
     await tasks.close()
     assert cleaned == [True]
     assert tasks.failure is None, "a cancelled task has not failed"
+
+
+async def test_a_task_whose_cancellation_was_swallowed_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks_module, "_CANCEL_AGAIN_S", 0.01)
+    tasks, swallowed = Tasks(), []
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if len(swallowed) == 2:
+                    raise
+                swallowed.append(True)
+
+    tasks.spawn(stubborn(), name="stubborn")
+    await settle()
+    await asyncio.wait_for(tasks.close(), 5)
+    assert len(swallowed) == 2
 
 
 async def test_a_hint_wakes_at_once_and_many_hints_are_one(clock: ManualClock) -> None:

@@ -112,6 +112,27 @@ async def test_writes_that_never_reached_the_database_are_made_later(plain_room:
             await story.ends_well(worker)
 
 
+async def test_marks_whose_raise_was_not_answered_go_on_rising(plain_room: Room) -> None:
+    room = plain_room
+    owner = await room.owner()
+    marks = ("raise_floors", "raise_watermarks", "raise_open_from_marks")
+    faults = DbFaults(owner.database)
+    with faults.lost_answers(dict.fromkeys(marks, 1)):
+        await eventually(lambda: faults.count == len(marks))
+    lost_at_us = now_us()
+
+    async def passed() -> bool:
+        (low,) = await room.eye.fetch(
+            "SELECT min(floor) AS floor, min(watermark) AS watermark, min(open_from_us) AS open_from_us"
+            " FROM shard_floors JOIN shard_marks USING (shard)"
+        )
+        bucket = room.scale.bucket_of(lost_at_us)
+        return bool(low["floor"] > bucket and low["watermark"] > bucket and low["open_from_us"] > lost_at_us)
+
+    await eventually(passed, 15, what="every mark of every shard rises")
+    assert owner.refused_writes == 0
+
+
 async def test_a_lost_answer_of_an_adoption_leaves_no_run_behind(plain_room: Room) -> None:
     room = plain_room
     first = await room.owner(**SLOW)

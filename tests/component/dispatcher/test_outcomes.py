@@ -1,4 +1,4 @@
-"""How attempts end: retries, dead letters, cancels, time-outs, lost workers, and words that come twice or too late."""
+"""How attempts end: retries, dead letters, time-outs, lost workers, and words that come twice or too late."""
 
 from __future__ import annotations
 
@@ -49,90 +49,6 @@ async def test_a_failure_that_is_not_retryable_ends_the_run_at_once(room: Room) 
         run_id = await room.trigger(await room.job())
         await room.becomes(run_id, RunState.FAILED)
         assert await outcomes(room, run_id) == [AttemptOutcome.FAILED]
-        await room.check(worker)
-
-
-async def test_cancels_end_a_waiting_run_at_once_and_a_running_one_when_its_worker_says_so(room: Room) -> None:
-    owner = await room.owner()
-    async with ScriptedWorker(owner.address) as worker:
-        await worker.grant(1)
-        job_id = await room.job()
-        running = await room.trigger(job_id)
-        given = await worker.assignment()
-        waiting, later = await room.trigger(job_id), await room.trigger(job_id, delay_s=1.0)
-        await eventually(lambda: owner.parts.memory.routes.holds(waiting))
-        for run_id in (running, waiting, later):
-            await room.cancel(run_id)
-        await owner.hint(canceled=(str(running), str(waiting), str(later)))
-        assert await worker.canceled(given.ref) == "cancel requested"
-        assert [await room.state(run_id) for run_id in (running, waiting, later)] == [
-            RunState.LEASED,
-            RunState.CANCELED,
-            RunState.CANCELED,
-        ]
-        assert not owner.parts.memory.routes.holds(waiting)
-        await worker.stop(given.ref)
-        await room.becomes(running, RunState.CANCELED)
-        assert await outcomes(room, running) == [AttemptOutcome.CANCELED]
-        await worker.grant(5)
-        done = await room.trigger(job_id)
-        again = await worker.assignment(run_id=str(done))
-        await worker.succeed(again.ref)
-        await room.becomes(done, RunState.SUCCEEDED)
-        await eventually(lambda: _no_due_rows(room), 10)
-        assert len(worker.starts) == 2, "nothing that was canceled was sent"
-        await room.check(worker)
-
-
-async def test_a_cancel_without_its_hint_reaches_the_worker_with_the_next_renewal(plain_room: Room) -> None:
-    room = plain_room
-    owner = await room.owner(**SHORT)
-    async with ScriptedWorker(owner.address) as worker, worker.beating():
-        await worker.grant(1)
-        run_id = await room.trigger(await room.job())
-        given = await worker.assignment()
-        await room.cancel(run_id)
-        assert await worker.canceled(given.ref, within_s=10) == "cancel requested"
-
-
-async def test_a_success_that_commits_before_the_cancel_is_heard_wins(plain_room: Room) -> None:
-    room = plain_room
-    owner = await room.owner()
-    async with ScriptedWorker(owner.address) as worker:
-        await worker.grant(1)
-        run_id = await room.trigger(await room.job())
-        given = await worker.assignment()
-        await room.cancel(run_id)
-        await worker.succeed(given.ref)
-        await room.becomes(run_id, RunState.SUCCEEDED)
-        assert await worker.verdict(given.ref) == pb.VERDICT_ACCEPTED
-        await room.check(worker)
-
-
-async def test_a_failure_after_a_cancel_was_requested_is_not_retried(plain_room: Room) -> None:
-    room = plain_room
-    owner = await room.owner()
-    async with ScriptedWorker(owner.address) as worker:
-        await worker.grant(1)
-        run_id = await room.trigger(await room.job())
-        given = await worker.assignment()
-        await room.cancel(run_id)
-        await worker.fail(given.ref)
-        await room.becomes(run_id, RunState.CANCELED)
-        await room.check(worker)
-
-
-async def test_a_canceled_run_whose_worker_never_answers_ends_with_its_lease(plain_room: Room) -> None:
-    room = plain_room
-    owner = await room.owner(**SHORT)
-    async with ScriptedWorker(owner.address) as worker:
-        await worker.grant(1)
-        run_id = await room.trigger(await room.job())
-        await worker.assignment()
-        await room.cancel(run_id)
-        await owner.hint(canceled=(str(run_id),))
-        await room.becomes(run_id, RunState.CANCELED, 10)
-        assert await outcomes(room, run_id) == [AttemptOutcome.CANCELED]
         await room.check(worker)
 
 
@@ -307,7 +223,3 @@ async def test_row_34_a_worker_that_reports_garbage_harms_nobody_but_its_own_run
             await room.becomes(given.ref.run_id, state)
         await room.becomes(await room.trigger(await room.job(handler="sound")), RunState.SUCCEEDED)
         await room.check(worker, sound)
-
-
-async def _no_due_rows(room: Room) -> bool:
-    return not await room.eye.fetch("SELECT 1 FROM due")

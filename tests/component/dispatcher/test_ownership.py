@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.policy import Retry
 from core.states import AttemptOutcome, RunState, TermState
+from dispatcher.process import run as run_dispatcher
 from tests.support.dispatcher_room import SHARDS, Room
+from tests.support.monitor import scrape
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.scripted_worker import ScriptedWorker, failure, success
@@ -212,6 +215,24 @@ async def test_row_2_an_owner_that_drains_gives_all_up_and_its_worker_keeps_its_
         assert await at_second.verdict(given.ref) == pb.VERDICT_ACCEPTED
         assert (await room.becomes(run_id, DONE))["attempt"] == 1
         await room.check(at_first, at_second)
+
+
+async def test_row_2_a_process_that_is_told_to_end_gives_its_shards_up_and_ends(plain_room: Room) -> None:
+    room, stop = plain_room, asyncio.Event()
+    process = asyncio.create_task(run_dispatcher(room.settings(), stop))
+    name = next(iter(await eventually(room.leader.members)))
+    await room.order_replacing({shard: (SimpleNamespace(name=name), 0, "") for shard in EVERY})
+    await eventually(lambda: set(room.leader.owners()) == EVERY)
+    page = await scrape(room.leader.members()[name].metrics_address)
+    assert page.total("tidewheel_owned_shards") == SHARDS
+    successor = await room.dispatcher()
+    await room.order(dict.fromkeys(EVERY, successor))
+    stop.set()
+    await asyncio.wait_for(process, 20)
+    await successor.holds(EVERY)
+    assert successor.metric("tidewheel_takeovers_total") == 0, "given up, not taken"
+    assert set(room.leader.members()) == {successor.name}
+    await room.check()
 
 
 async def test_b79_an_idle_owner_notices_that_a_shard_is_no_longer_its_own(plain_room: Room) -> None:
