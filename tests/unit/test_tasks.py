@@ -61,7 +61,8 @@ async def test_closing_waits_until_every_task_has_cleaned_up() -> None:
 
 async def test_a_task_whose_cancellation_was_swallowed_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks_module, "_CANCEL_AGAIN_S", 0.01)
-    tasks, swallowed = Tasks(), []
+    tasks = Tasks()
+    swallowed: list[bool] = []
 
     async def stubborn() -> None:
         while True:
