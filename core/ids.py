@@ -6,6 +6,7 @@ therefore (shard, job hash, time): the top bits of the hash are the shard.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from uuid import UUID
 
@@ -46,14 +47,23 @@ def run_shard(run_id: UUID, shard_count: int) -> int:
     return shard_of(run_id.int >> (128 - HASH_BITS), shard_count)
 
 
-def run_id_ranges(shard: int, shard_count: int, from_us: int) -> list[tuple[UUID, UUID]]:
-    """The ranges [low, high) of run ids that hold every run of `shard` with scheduled_for >= `from_us`.
+def shard_hashes(shard: int, shard_count: int) -> range:
+    """The job hashes of a shard: an equal slice of them all."""
+    per_shard = (1 << HASH_BITS) // shard_count
+    return range(shard * per_shard, (shard + 1) * per_shard)
+
+
+def hashes_range(hashes: range) -> tuple[UUID, UUID]:
+    """The range [low, high) of the ids of every run whose job hash lies in `hashes` (consecutive ones)."""
+    return _first_of(hashes.start), _first_of(hashes.stop)
+
+
+def run_id_ranges(hashes: Iterable[int], from_us: int) -> list[tuple[UUID, UUID]]:
+    """The ranges [low, high) of the ids of every run of these job hashes with scheduled_for >= `from_us`.
 
     One range a job hash, since the id is ordered by time only within a hash.
     """
-    per_shard = (1 << HASH_BITS) // shard_count
     low_ms = (max(0, from_us) // 1000) & _MASK_48
-    hashes = range(shard * per_shard, (shard + 1) * per_shard)
     return [(UUID(int=(h << 112) | (low_ms << 64)), _first_of(h + 1)) for h in hashes]
 
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 
 from core.clock import US_PER_S
-from core.ids import run_id_ranges
+from core.ids import hashes_range, run_id_ranges, shard_hashes
 from core.states import RunState
 from core.store.leases import Leases, OpenRun
 from core.telemetry.metrics import RefusedWrite
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 # Also the number of job versions, payloads included, that are looked at together: below what Jobs keeps in any case.
 _CHUNK = 200
+# Job hashes that are looked into together, coarse to fine.
+_NARROWING = (64, 8)
 # A statement whose answer was lost may still be at work in the server for so long (its own time limit, and some).
 _IN_FLIGHT_LIMIT_S = 4.0
 
@@ -47,8 +49,8 @@ class Adoption:
         """
         counts = (held.doubts, held.overflows)
         settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
-        ranges = run_id_ranges(held.shard, self._runtime.cluster.shard_count, held.open_from_us)
-        found = await self._leases.open_runs(held.shard, ranges)
+        hashes = await self._peopled(shard_hashes(held.shard, self._runtime.cluster.shard_count))
+        found = await self._leases.open_runs(held.shard, run_id_ranges(hashes, held.open_from_us))
         found.sort(key=lambda run: (run.due_at_us, run.run_id))
         count = 0
         for start in range(0, len(found), _CHUNK):
@@ -57,6 +59,17 @@ class Adoption:
         held.resolved = (counts[0] if settled else counts[0] - 1, counts[1])
         self._memory.wakes.match.set()
         return count
+
+    async def _peopled(self, hashes: range) -> list[int]:
+        """The job hashes, or their near neighbours, that have runs: far fewer than all, unless there are many jobs.
+
+        Looking into each of a cluster's 65,536 hashes took 1.4 s although there was nothing to find.
+        """
+        blocks = [hashes]
+        for width in _NARROWING:
+            finer = [b[i : i + width] for b in blocks for i in range(0, len(b), width)]
+            blocks = [finer[n] for n in await self._leases.peopled([hashes_range(b) for b in finer])]
+        return [each for block in blocks for each in block]
 
     async def _clear_ended(self, held: HeldTerm) -> None:
         ended = await self._leases.ended_standing(held.shard)

@@ -73,6 +73,17 @@ _RENEW = statement(
 _OPEN_COLUMNS = """r.run_id, r.job_id, r.job_version, r.shard, r.scheduled_for_us, r.due_at_us, r.state,
            r.attempt, r.uncounted, r.home_term, r.worker, r.token_hash, r.lease_until_us, r.not_before_us, r.started_us,
            r.cancel_requested_us, r.trace, r.payload, r.progress"""
+_FIND_PEOPLED = statement(
+    "find_peopled_ranges",
+    Kind.READ,
+    """
+    SELECT h.ord
+    FROM unnest(CAST(:ords AS BIGINT[]), CAST(:lows AS UUID[]), CAST(:highs AS UUID[])) AS h(ord, low, high)
+    CROSS JOIN LATERAL (
+      SELECT r.run_id FROM runs r WHERE r.run_id >= h.low AND r.run_id < h.high ORDER BY r.run_id LIMIT 1
+    ) AS f
+    """,
+)
 _LIST_RECENT = statement(
     "list_recent_open_runs",
     Kind.READ,
@@ -268,6 +279,15 @@ class Leases:
         rows = await self._database.run(_RENEW, params, repeat_unknown=True)
         leases = {r.ord: (r.lease_until_us, r.cancel_requested_us) for r in rows if r.ord is not None}
         return Renewed(fence_views(rows), leases)
+
+    async def peopled(self, ranges: Sequence[tuple[UUID, UUID]]) -> list[int]:
+        """The positions of the ranges of run ids in which there is any run, ended or not."""
+        params = {
+            "ords": list(range(len(ranges))),
+            "lows": [low for low, _ in ranges],
+            "highs": [high for _, high in ranges],
+        }
+        return sorted(row.ord for row in await self._database.run(_FIND_PEOPLED, params))
 
     async def open_runs(self, shard: int, ranges: Sequence[tuple[UUID, UUID]]) -> list[OpenRun]:
         """Every open run of a shard: the recent ones in `ranges` of the primary key, and those that stand apart."""

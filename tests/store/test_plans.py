@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.clock import US_PER_S
-from core.ids import run_id_ranges
+from core.ids import hashes_range, run_id_ranges
 from core.states import AttemptOutcome, RunState
 from core.store.completion import Ending
 from core.store.discovery import BucketRange, Discovery
@@ -78,8 +78,13 @@ async def renew(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
 
 
 async def open_runs(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
-    ranges = run_id_ranges(0, 65_536, NOW_US)
+    ranges = run_id_ranges([0], NOW_US)
     return lambda: world.leases().open_runs(0, ranges)
+
+
+async def peopled(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    ranges = [hashes_range(range(0, 64)), hashes_range(range(64, 128))]
+    return lambda: world.leases().peopled(ranges)
 
 
 @pytest.fixture
@@ -202,8 +207,11 @@ async def test_the_fence_is_read_by_its_key(crowded: StoreWorld, act: Act, mode:
 
 
 @both_modes
-async def test_recent_open_runs_are_short_ranges_of_the_key(crowded: StoreWorld, mode: str) -> None:
-    plans = await plan_of(crowded, open_runs, mode)
+@pytest.mark.parametrize("act", [open_runs, peopled])
+async def test_runs_of_a_shard_are_looked_for_in_short_ranges_of_the_key(
+    crowded: StoreWorld, act: Act, mode: str
+) -> None:
+    plans = await plan_of(crowded, act, mode)
     (condition,) = conditions(plans, "runs")
     assert condition.count("run_id") == 2
 

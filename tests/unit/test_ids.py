@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from core.ids import (
     chain_id,
+    hashes_range,
     job_hash,
     occurrence_run_id,
     run_id_ranges,
     run_shard,
+    shard_hashes,
     shard_of,
     token_hash,
     trigger_run_id,
@@ -71,14 +73,16 @@ def test_the_ranges_of_a_shard_hold_its_runs_since_the_mark_and_no_others(
 ) -> None:
     run = occurrence_run_id(JOB, hash16, at_us)
     shard = shard_of(hash16, shard_count)
-    inside = any(low <= run < high for low, high in run_id_ranges(shard, shard_count, mark_us))
+    inside = any(low <= run < high for low, high in run_id_ranges(shard_hashes(shard, shard_count), mark_us))
     assert inside == (at_us // 1000 >= mark_us // 1000)
     other = (shard + 1) % shard_count
-    assert not any(low <= run < high for low, high in run_id_ranges(other, shard_count, 0))
+    assert not any(low <= run < high for low, high in run_id_ranges(shard_hashes(other, shard_count), 0))
+    low, high = hashes_range(shard_hashes(shard, shard_count))
+    assert low <= run < high
 
 
 def test_a_mark_before_the_epoch_means_everything() -> None:
-    assert run_id_ranges(3, 1024, -5) == run_id_ranges(3, 1024, 0)
+    assert run_id_ranges([3], -5) == run_id_ranges([3], 0)
 
 
 def test_a_trigger_is_known_by_its_request_within_its_namespace() -> None:
