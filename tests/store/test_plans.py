@@ -83,7 +83,7 @@ async def open_runs(world: StoreWorld, job: Job) -> Callable[[], Awaitable[objec
 
 
 async def peopled(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
-    ranges = [hashes_range(range(0, 64)), hashes_range(range(64, 128))]
+    ranges = [hashes_range(range(64)), hashes_range(range(64, 128))]
     return lambda: world.leases().peopled(ranges)
 
 
