@@ -16,10 +16,3 @@ async def room(database_url: str, isolation: str, etcd: EtcdServer) -> AsyncIter
     """At both isolation levels."""
     async with AsyncExitStack() as stack:
         yield await open_room(database_url, isolation, etcd.endpoint, stack)
-
-
-@pytest.fixture
-async def plain_room(database_url: str, etcd: EtcdServer) -> AsyncIterator[Room]:
-    """At the product's own isolation level alone, for tests that take long or are about other things."""
-    async with AsyncExitStack() as stack:
-        yield await open_room(database_url, "", etcd.endpoint, stack)

@@ -50,8 +50,7 @@ async def test_cancels_end_a_waiting_run_at_once_and_a_running_one_when_its_work
         await room.check(worker)
 
 
-async def test_a_cancel_without_its_hint_reaches_the_worker_with_the_next_renewal(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_cancel_without_its_hint_reaches_the_worker_with_the_next_renewal(room: Room) -> None:
     owner = await room.owner(**SHORT)
     async with ScriptedWorker(owner.address) as worker, worker.beating():
         await worker.grant(1)
@@ -61,8 +60,7 @@ async def test_a_cancel_without_its_hint_reaches_the_worker_with_the_next_renewa
         assert await worker.canceled(given.ref, within_s=10) == "cancel requested"
 
 
-async def test_a_success_that_commits_before_the_cancel_is_heard_wins(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_success_that_commits_before_the_cancel_is_heard_wins(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
@@ -75,8 +73,7 @@ async def test_a_success_that_commits_before_the_cancel_is_heard_wins(plain_room
         await room.check(worker)
 
 
-async def test_a_failure_after_a_cancel_was_requested_is_not_retried(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_failure_after_a_cancel_was_requested_is_not_retried(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
@@ -88,8 +85,7 @@ async def test_a_failure_after_a_cancel_was_requested_is_not_retried(plain_room:
         await room.check(worker)
 
 
-async def test_a_canceled_run_whose_worker_never_answers_ends_with_its_lease(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_canceled_run_whose_worker_never_answers_ends_with_its_lease(room: Room) -> None:
     owner = await room.owner(**SHORT)
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)

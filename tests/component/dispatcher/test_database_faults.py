@@ -101,8 +101,7 @@ async def test_lost_answers_of_every_write_lose_nothing_double_nothing_and_cost_
     assert faults.count >= 8 * times
 
 
-async def test_writes_that_never_reached_the_database_are_made_later(plain_room: Room) -> None:
-    room = plain_room
+async def test_writes_that_never_reached_the_database_are_made_later(room: Room) -> None:
     owner = await room.owner(**SLOW)
     story = Story(room)
     with DbFaults(owner.database).lost_answers(dict.fromkeys(WRITES, 2 * ALL_TRIES), applied=False):
@@ -112,8 +111,7 @@ async def test_writes_that_never_reached_the_database_are_made_later(plain_room:
             await story.ends_well(worker)
 
 
-async def test_marks_whose_raise_was_not_answered_go_on_rising(plain_room: Room) -> None:
-    room = plain_room
+async def test_marks_whose_raise_was_not_answered_go_on_rising(room: Room) -> None:
     owner = await room.owner()
     marks = ("raise_floors", "raise_watermarks", "raise_open_from_marks")
     faults = DbFaults(owner.database)
@@ -133,8 +131,7 @@ async def test_marks_whose_raise_was_not_answered_go_on_rising(plain_room: Room)
     assert owner.refused_writes == 0
 
 
-async def test_a_lost_answer_of_an_adoption_leaves_no_run_behind(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_lost_answer_of_an_adoption_leaves_no_run_behind(room: Room) -> None:
     first = await room.owner(**SLOW)
     job_id = await room.job(retry=ONCE)
     waiting = [await room.trigger(job_id) for _ in range(5)]
@@ -151,9 +148,8 @@ async def test_a_lost_answer_of_an_adoption_leaves_no_run_behind(plain_room: Roo
 
 
 async def test_b110_connections_that_are_cut_at_random_lose_and_double_nothing(
-    plain_room: Room, postgres: PostgresServer
+    room: Room, postgres: PostgresServer
 ) -> None:
-    room = plain_room
     assert postgres.port is not None
     draw = Random(110)
     async with TcpProxy("127.0.0.1", postgres.port) as proxy:
@@ -201,9 +197,8 @@ async def test_row_23_postgresql_killed_and_started_again_in_the_middle_of_it_al
 
 
 async def test_a_database_that_is_away_at_the_start_is_waited_for_with_one_line(
-    plain_room: Room, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+    room: Room, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    room = plain_room
     assert postgres.port is not None
     stop = asyncio.Event()
     async with TcpProxy("127.0.0.1", postgres.port) as proxy:
@@ -222,8 +217,7 @@ async def test_a_database_that_is_away_at_the_start_is_waited_for_with_one_line(
     await eventually(lambda: not room.leader.members())
 
 
-async def test_row_30_a_jump_of_the_databases_clock_holds_firing_until_it_is_explained(plain_room: Room) -> None:
-    room = plain_room
+async def test_row_30_a_jump_of_the_databases_clock_holds_firing_until_it_is_explained(room: Room) -> None:
     owner = await room.owner()
     shifts = iter(range(10**9))
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:

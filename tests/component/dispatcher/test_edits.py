@@ -49,8 +49,7 @@ async def test_a_change_before_an_occurrence_is_due_wins_over_what_was_discovere
         await room.check(worker)
 
 
-async def test_a_recurring_job_changes_its_version_without_losing_or_doubling_an_occurrence(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_recurring_job_changes_its_version_without_losing_or_doubling_an_occurrence(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=50) as worker:
         await worker.grant(50)
@@ -68,8 +67,7 @@ async def test_a_recurring_job_changes_its_version_without_losing_or_doubling_an
         assert instants == [first_us + n * US_PER_S for n in range(len(runs))]
 
 
-async def test_b52_a_paused_job_does_not_catch_up_when_it_is_resumed(plain_room: Room) -> None:
-    room = plain_room
+async def test_b52_a_paused_job_does_not_catch_up_when_it_is_resumed(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=50) as worker:
         await worker.grant(50)
@@ -85,9 +83,8 @@ async def test_b52_a_paused_job_does_not_catch_up_when_it_is_resumed(plain_room:
 
 
 async def test_an_occurrence_that_was_due_before_the_edit_runs_as_the_version_it_was_due_under(
-    plain_room: Room,
+    room: Room,
 ) -> None:
-    room = plain_room
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
         owner.parts.loops.due.step = _wait_for_ever  # type: ignore[method-assign]
@@ -134,9 +131,8 @@ async def test_b108_one_unreadable_job_is_set_aside_and_the_others_go_on(
 
 
 async def test_b108_a_trigger_of_an_unreadable_job_waits_and_does_not_fill_the_log(
-    plain_room: Room, caplog: pytest.LogCaptureFixture
+    room: Room, caplog: pytest.LogCaptureFixture
 ) -> None:
-    room = plain_room
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
         await worker.grant(5)
@@ -153,9 +149,8 @@ async def test_b108_a_trigger_of_an_unreadable_job_waits_and_does_not_fill_the_l
 
 
 async def test_a_due_row_without_its_job_is_left_alone_and_stops_nothing(
-    plain_room: Room, caplog: pytest.LogCaptureFixture
+    room: Room, caplog: pytest.LogCaptureFixture
 ) -> None:
-    room = plain_room
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
         await worker.grant(5)

@@ -47,8 +47,7 @@ async def test_every_occurrence_of_every_job_runs_once_and_none_early(room: Room
         assert owner.metric("tidewheel_fires_total") == 90
 
 
-async def test_a_crowd_at_one_instant_fires_whole(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_crowd_at_one_instant_fires_whole(room: Room) -> None:
     owner = await room.owner(batch_limit=50, scan_limit_per_shard=40)
     async with ScriptedWorker(owner.address, work=success, slots=500) as worker:
         await worker.grant(500)
@@ -75,8 +74,7 @@ async def test_a_job_that_may_not_overlap_skips_what_is_due_meanwhile_and_record
         await room.check(worker)
 
 
-async def test_b60_a_new_owner_knows_the_run_that_is_under_way_and_does_not_start_another(plain_room: Room) -> None:
-    room = plain_room
+async def test_b60_a_new_owner_knows_the_run_that_is_under_way_and_does_not_start_another(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address, slots=5) as worker:
         await worker.grant(5)
@@ -128,8 +126,7 @@ async def _missed_for_ten_seconds(room: Room) -> tuple[UUID, UUID, UUID]:
     return latest, skip, ended
 
 
-async def test_within_the_grace_everything_missed_runs_in_order(plain_room: Room) -> None:
-    room = plain_room
+async def test_within_the_grace_everything_missed_runs_in_order(room: Room) -> None:
     begin_us = now_us() - 4 * US_PER_S
     every = Schedule(every_us=US_PER_S, anchor_us=begin_us, end_us=begin_us + 3 * US_PER_S)
     job_id = await room.missed_job(JobSpec("work", schedule=every, overlap=Overlap.ALLOW), begin_us)
@@ -141,9 +138,8 @@ async def test_within_the_grace_everything_missed_runs_in_order(plain_room: Room
         await room.check(worker)
 
 
-async def test_two_occurrences_of_one_job_that_are_found_together_still_do_not_overlap(plain_room: Room) -> None:
+async def test_two_occurrences_of_one_job_that_are_found_together_still_do_not_overlap(room: Room) -> None:
     """An edit during a downtime leaves a due row of each version."""
-    room = plain_room
     begin_us = now_us() - 2 * US_PER_S
     every = Schedule(every_us=US_PER_S, anchor_us=begin_us)
     job_id = await room.missed_job(JobSpec("work", schedule=every, overlap=Overlap.SKIP), begin_us)

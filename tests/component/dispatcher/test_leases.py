@@ -37,8 +37,7 @@ async def test_b89_a_run_many_times_as_long_as_its_lease_is_executed_once(room: 
         await room.check(worker)
 
 
-async def test_every_frame_of_heartbeats_is_answered_with_its_number(plain_room: Room) -> None:
-    room = plain_room
+async def test_every_frame_of_heartbeats_is_answered_with_its_number(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
@@ -49,8 +48,7 @@ async def test_every_frame_of_heartbeats_is_answered_with_its_number(plain_room:
         assert worker.heartbeat_exceptions == []
 
 
-async def test_renewals_reach_sql_only_when_half_of_its_lease_is_used_up(plain_room: Room) -> None:
-    room = plain_room
+async def test_renewals_reach_sql_only_when_half_of_its_lease_is_used_up(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
@@ -84,9 +82,8 @@ async def test_progress_is_kept_and_handed_to_the_next_attempt(room: Room) -> No
 
 
 async def test_b93_a_heartbeat_behind_its_result_changes_nothing_and_is_no_error(
-    plain_room: Room, caplog: pytest.LogCaptureFixture
+    room: Room, caplog: pytest.LogCaptureFixture
 ) -> None:
-    room = plain_room
     owner = await room.owner()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
@@ -103,8 +100,7 @@ async def test_b93_a_heartbeat_behind_its_result_changes_nothing_and_is_no_error
         assert [record for record in caplog.records if record.name.startswith("dispatcher")] == []
 
 
-async def test_a_worker_that_went_silent_gets_nothing_until_it_speaks(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_worker_that_went_silent_gets_nothing_until_it_speaks(room: Room) -> None:
     owner = await room.owner(**SHORT)
     async with ScriptedWorker(owner.address, slots=5) as worker:
         await worker.grant(5)
@@ -122,9 +118,8 @@ async def test_a_worker_that_went_silent_gets_nothing_until_it_speaks(plain_room
         await room.check(worker)
 
 
-async def test_a_lease_whose_renewal_was_written_without_an_answer_still_ends(plain_room: Room) -> None:
+async def test_a_lease_whose_renewal_was_written_without_an_answer_still_ends(room: Room) -> None:
     """What memory believes of SQL's lease is then too early, and the reaper's compare-and-set is refused at first."""
-    room = plain_room
     owner = await room.owner(**SHORT)
     _lose_answers_of_renewals(owner)
     async with ScriptedWorker(owner.address) as worker:
@@ -142,8 +137,7 @@ async def test_a_lease_whose_renewal_was_written_without_an_answer_still_ends(pl
         await room.check(worker, heir)
 
 
-async def test_progress_that_was_not_written_is_written_later(plain_room: Room) -> None:
-    room = plain_room
+async def test_progress_that_was_not_written_is_written_later(room: Room) -> None:
     owner = await room.owner()
     failures = _fail_renewals(owner, 1)
     async with ScriptedWorker(owner.address) as worker:
@@ -157,9 +151,8 @@ async def test_progress_that_was_not_written_is_written_later(plain_room: Room) 
         await room.becomes(run_id, RunState.SUCCEEDED)
 
 
-async def test_heartbeats_are_not_acknowledged_while_the_term_has_not_been_proven_lately(plain_room: Room) -> None:
+async def test_heartbeats_are_not_acknowledged_while_the_term_has_not_been_proven_lately(room: Room) -> None:
     """A successor adds the margin to every lease that it adopts; past it, nothing may be promised (rule 14)."""
-    room = plain_room
     owner = await room.owner()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)

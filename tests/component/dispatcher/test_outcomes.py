@@ -88,8 +88,7 @@ async def test_row_34_an_attempt_that_takes_too_long_is_told_to_stop_and_retried
         await room.check(worker)
 
 
-async def test_row_34_a_worker_that_ignores_the_time_out_loses_the_attempt_one_lease_later(plain_room: Room) -> None:
-    room = plain_room
+async def test_row_34_a_worker_that_ignores_the_time_out_loses_the_attempt_one_lease_later(room: Room) -> None:
     owner = await room.owner(**SHORT)
     job_id = await room.job(timeout_us=500_000)
     async with ScriptedWorker(owner.address) as worker, worker.beating(0.1):
@@ -122,8 +121,7 @@ async def test_row_32_a_result_that_is_sent_again_is_accepted_again_and_changes_
         await room.check(worker)
 
 
-async def test_b87_words_of_an_attempt_that_was_lost_are_refused_and_said_to_be_stale(plain_room: Room) -> None:
-    room = plain_room
+async def test_b87_words_of_an_attempt_that_was_lost_are_refused_and_said_to_be_stale(room: Room) -> None:
     owner = await room.owner(**SHORT)
     async with ScriptedWorker(owner.address, "worker-1") as silent, ScriptedWorker(owner.address, "worker-2") as steady:
         await silent.grant(1)
@@ -180,8 +178,7 @@ async def test_what_is_given_back_does_not_count_and_goes_to_another_worker_at_o
         await room.check(busy, free)
 
 
-async def test_row_34_a_worker_that_reports_garbage_harms_nobody_but_its_own_runs(plain_room: Room) -> None:
-    room = plain_room
+async def test_row_34_a_worker_that_reports_garbage_harms_nobody_but_its_own_runs(room: Room) -> None:
     owner = await room.owner()
     endless = Timestamp(seconds=2**60, nanos=-5)
     async with (

@@ -76,8 +76,7 @@ async def test_row_1_a_successor_adopts_open_runs_and_they_go_on(room: Room) -> 
         await room.check(flaky, heir)
 
 
-async def test_an_order_that_names_another_term_than_the_present_one_changes_nothing(plain_room: Room) -> None:
-    room = plain_room
+async def test_an_order_that_names_another_term_than_the_present_one_changes_nothing(room: Room) -> None:
     first, second = await room.owner("first"), await room.dispatcher("second")
     third = await room.dispatcher("third")
     await room.order(dict.fromkeys(EVERY, second), seize=True)
@@ -140,8 +139,7 @@ async def test_rows_3_and_b70_every_write_of_an_owner_that_was_passed_over_is_re
         await room.check(at_old, at_new)
 
 
-async def test_row_13_a_heartbeat_at_the_old_owner_is_redirected_to_the_new_one(plain_room: Room) -> None:
-    room = plain_room
+async def test_row_13_a_heartbeat_at_the_old_owner_is_redirected_to_the_new_one(room: Room) -> None:
     first = await room.owner("first")
     second = await room.dispatcher("second")
     async with ScriptedWorker(first.address) as worker, ScriptedWorker(second.address) as beside:
@@ -181,8 +179,7 @@ async def test_row_2_a_move_waits_until_the_owner_has_withdrawn_and_loses_nothin
         await room.check(at_first, at_second)
 
 
-async def test_a_shard_moves_alone_and_the_others_stay(plain_room: Room) -> None:
-    room = plain_room
+async def test_a_shard_moves_alone_and_the_others_stay(room: Room) -> None:
     first, second = await room.owner("first"), await room.dispatcher("second")
     await room.order({**dict.fromkeys(EVERY, first), 1: second})
     await second.holds({1})
@@ -199,8 +196,7 @@ async def test_a_shard_moves_alone_and_the_others_stay(plain_room: Room) -> None
         await room.check(at_first, at_second)
 
 
-async def test_row_2_an_owner_that_drains_gives_all_up_and_its_worker_keeps_its_results(plain_room: Room) -> None:
-    room = plain_room
+async def test_row_2_an_owner_that_drains_gives_all_up_and_its_worker_keeps_its_results(room: Room) -> None:
     first, second = await room.owner("first"), await room.dispatcher("second")
     async with ScriptedWorker(first.address) as at_first, ScriptedWorker(second.address) as at_second:
         await at_first.grant(1)
@@ -217,8 +213,8 @@ async def test_row_2_an_owner_that_drains_gives_all_up_and_its_worker_keeps_its_
         await room.check(at_first, at_second)
 
 
-async def test_row_2_a_process_that_is_told_to_end_gives_its_shards_up_and_ends(plain_room: Room) -> None:
-    room, stop = plain_room, asyncio.Event()
+async def test_row_2_a_process_that_is_told_to_end_gives_its_shards_up_and_ends(room: Room) -> None:
+    room, stop = room, asyncio.Event()
     process = asyncio.create_task(run_dispatcher(room.settings(), stop))
     name = next(iter(await eventually(room.leader.members)))
     await room.order_replacing({shard: (SimpleNamespace(name=name), 0, "") for shard in EVERY})
@@ -235,8 +231,7 @@ async def test_row_2_a_process_that_is_told_to_end_gives_its_shards_up_and_ends(
     await room.check()
 
 
-async def test_b79_an_idle_owner_notices_that_a_shard_is_no_longer_its_own(plain_room: Room) -> None:
-    room = plain_room
+async def test_b79_an_idle_owner_notices_that_a_shard_is_no_longer_its_own(room: Room) -> None:
     first, second = await room.owner("first"), await room.dispatcher("second")
     await room.order({**dict.fromkeys(EVERY, first), 2: second}, seize=True)
     await second.holds({2})
@@ -246,8 +241,7 @@ async def test_b79_an_idle_owner_notices_that_a_shard_is_no_longer_its_own(plain
         await room.becomes(await room.trigger(await room.job(shard=2)), DONE)
 
 
-async def test_rule_19_a_process_that_starts_again_never_resumes_its_terms(plain_room: Room) -> None:
-    room = plain_room
+async def test_rule_19_a_process_that_starts_again_never_resumes_its_terms(room: Room) -> None:
     first = await room.owner("the-same-host-1")
     await first.kill()
     again = await room.dispatcher("the-same-host-2")

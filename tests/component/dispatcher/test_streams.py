@@ -37,9 +37,9 @@ async def lone_owner(databases: Databases, etcd: EtcdServer) -> AsyncIterator[Ru
 
 
 @pytest.fixture
-def room(plain_room: Room) -> Room:
+def room(room: Room) -> Room:
     """Streams do not depend on the isolation level."""
-    return plain_room
+    return room
 
 
 async def streams(owner: RunningDispatcher, count: int) -> None:

@@ -89,8 +89,7 @@ async def test_b91_what_nobody_serves_stays_pending_and_is_counted(room: Room) -
             await room.check(worker, second)
 
 
-async def test_b91_a_run_whose_worker_died_waits_for_one_of_its_kind(plain_room: Room) -> None:
-    room = plain_room
+async def test_b91_a_run_whose_worker_died_waits_for_one_of_its_kind(room: Room) -> None:
     owner = await room.owner(attempt_lease_s=1.5, heartbeat_interval_s=0.5)
     async with ScriptedWorker(owner.address, "worker-1", handlers=["a"], work=success, slots=5) as other_kind:
         await other_kind.grant(5)
@@ -106,8 +105,7 @@ async def test_b91_a_run_whose_worker_died_waits_for_one_of_its_kind(plain_room:
         await room.check(mortal, heir)
 
 
-async def test_b107_no_worker_is_idle_while_runs_are_due(plain_room: Room) -> None:
-    room = plain_room
+async def test_b107_no_worker_is_idle_while_runs_are_due(room: Room) -> None:
     owner = await room.owner()
     async with (
         ScriptedWorker(owner.address, "worker-1", work=success) as first,
@@ -123,8 +121,7 @@ async def test_b107_no_worker_is_idle_while_runs_are_due(plain_room: Room) -> No
         await room.check(first, second)
 
 
-async def test_handlers_with_few_runs_do_not_wait_behind_those_with_many(plain_room: Room) -> None:
-    room = plain_room
+async def test_handlers_with_few_runs_do_not_wait_behind_those_with_many(room: Room) -> None:
     owner = await room.owner()
     many, few = await room.job(handler="many"), await room.job(handler="few")
     crowd = [await room.trigger(many) for _ in range(20)]
@@ -154,8 +151,7 @@ async def test_what_memory_has_no_room_for_waits_in_sql_and_is_read_again(room: 
         await room.check(worker)
 
 
-async def test_what_memory_had_no_room_for_is_found_by_the_next_owner(plain_room: Room) -> None:
-    room = plain_room
+async def test_what_memory_had_no_room_for_is_found_by_the_next_owner(room: Room) -> None:
     first = await room.owner(waiting_limit=2)
     job_id = await room.job()
     waiting = [await room.trigger(job_id) for _ in range(9)]
@@ -171,9 +167,8 @@ async def test_what_memory_had_no_room_for_is_found_by_the_next_owner(plain_room
         await room.check(worker)
 
 
-async def test_runs_that_wait_for_long_are_found_by_the_next_owner_whatever_they_wait_for(plain_room: Room) -> None:
+async def test_runs_that_wait_for_long_are_found_by_the_next_owner_whatever_they_wait_for(room: Room) -> None:
     """A credit, a retry, a delay that is over, a worker's answer: each older than the open-from mark."""
-    room = plain_room
     first = await room.owner()
     slow_retry = Retry(max_attempts=2, first_delay_us=4_000_000, max_delay_us=4_000_000, jitter=0.0)
     async with (
@@ -204,9 +199,8 @@ async def test_runs_that_wait_for_long_are_found_by_the_next_owner_whatever_they
         await room.check(flaky, long, heir)
 
 
-async def test_what_has_ended_does_not_stand_among_the_open_runs_for_ever(plain_room: Room) -> None:
+async def test_what_has_ended_does_not_stand_among_the_open_runs_for_ever(room: Room) -> None:
     """A run that ends while it is being made to stand leaves its row behind; the next adoption clears it."""
-    room = plain_room
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success) as worker:
         await worker.grant(1)
@@ -219,8 +213,7 @@ async def test_what_has_ended_does_not_stand_among_the_open_runs_for_ever(plain_
         await eventually(lambda: _none_stands(room))
 
 
-async def test_every_shard_has_its_own_order_and_all_are_served(plain_room: Room) -> None:
-    room = plain_room
+async def test_every_shard_has_its_own_order_and_all_are_served(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=50) as worker:
         await worker.grant(50)
