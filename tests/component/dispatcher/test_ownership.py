@@ -214,7 +214,7 @@ async def test_row_2_an_owner_that_drains_gives_all_up_and_its_worker_keeps_its_
 
 
 async def test_row_2_a_process_that_is_told_to_end_gives_its_shards_up_and_ends(room: Room) -> None:
-    room, stop = room, asyncio.Event()
+    stop = asyncio.Event()
     process = asyncio.create_task(run_dispatcher(room.settings(), stop))
     name = next(iter(await eventually(room.leader.members)))
     await room.order_replacing({shard: (SimpleNamespace(name=name), 0, "") for shard in EVERY})
