@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from core.clock import US_PER_S
 from core.ids import hashes_range, run_id_ranges, shard_hashes
 from core.states import RunState
-from core.store.leases import Leases, OpenRun
+from core.store.open_runs import OpenRun, OpenRuns
 from core.telemetry.metrics import RefusedWrite
 from dispatcher.attempts import LiveAttempt
 from dispatcher.fence_watch import FenceWatch
@@ -36,10 +36,10 @@ _IN_FLIGHT_LIMIT_S = 4.0
 class Adoption:
     """Takes open runs of one shard into memory."""
 
-    def __init__(self, runtime: Runtime, memory: Memory, leases: Leases, watch: FenceWatch) -> None:
+    def __init__(self, runtime: Runtime, memory: Memory, open_runs: OpenRuns, watch: FenceWatch) -> None:
         self._runtime = runtime
         self._memory = memory
-        self._leases = leases
+        self._open_runs = open_runs
         self._watch = watch
 
     async def adopt(self, held: HeldTerm) -> int:
@@ -50,7 +50,7 @@ class Adoption:
         counts = (held.doubts, held.overflows)
         settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
         hashes = await self._peopled(shard_hashes(held.shard, self._runtime.cluster.shard_count))
-        found = await self._leases.open_runs(held.shard, run_id_ranges(hashes, held.open_from_us))
+        found = await self._open_runs.find(held.shard, run_id_ranges(hashes, held.open_from_us))
         found.sort(key=lambda run: (run.due_at_us, run.run_id))
         count = 0
         for start in range(0, len(found), _CHUNK):
@@ -68,15 +68,15 @@ class Adoption:
         blocks = [hashes]
         for width in _NARROWING:
             finer = [b[i : i + width] for b in blocks for i in range(0, len(b), width)]
-            blocks = [finer[n] for n in await self._leases.peopled([hashes_range(b) for b in finer])]
+            blocks = [finer[n] for n in await self._open_runs.peopled([hashes_range(b) for b in finer])]
         return [each for block in blocks for each in block]
 
     async def _clear_ended(self, held: HeldTerm) -> None:
-        ended = await self._leases.ended_standing(held.shard)
+        ended = await self._open_runs.ended_standing(held.shard)
         if not ended:
             return
         sent_s = self._runtime.clock.monotonic_s()
-        seen = await self._leases.clear([(held.shard, held.term, job_id, run_id) for job_id, run_id in ended])
+        seen = await self._open_runs.clear([(held.shard, held.term, job_id, run_id) for job_id, run_id in ended])
         self._watch.note([held.key], seen, sent_s=sent_s, kind=RefusedWrite.STAND)
 
     async def _take_home(self, chunk: Sequence[OpenRun], held: HeldTerm) -> int:
@@ -94,7 +94,7 @@ class Adoption:
         margin_us = round(self._runtime.settings.adoption_margin_s * US_PER_S)
         until_us = self._runtime.clock.now_us() + self._runtime.lease_us + margin_us
         sent_s = self._runtime.clock.monotonic_s()
-        fences, adopted = await self._leases.adopt(chunk, shard=held.shard, term=held.term, lease_until_us=until_us)
+        fences, adopted = await self._open_runs.adopt(chunk, shard=held.shard, term=held.term, lease_until_us=until_us)
         self._watch.note([held.key] * len(chunk), fences, sent_s=sent_s, kind=RefusedWrite.ADOPT)
         return adopted
 

@@ -19,6 +19,7 @@ from core.store.firing import Firing
 from core.store.job_lookup import JobLookup
 from core.store.leases import Leases
 from core.store.marks import MarkKeeper
+from core.store.open_runs import OpenRuns
 from core.store.terms import Terms
 from core.tasks import Tasks
 from core.wire import internal_pb2_grpc
@@ -88,6 +89,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     )
     watch = FenceWatch(runtime, memory)
     leases, discovery, marks = Leases(database, owner), Discovery(database), MarkKeeper(database, owner)
+    open_runs = OpenRuns(database, owner)
     delivery = Delivery(runtime, memory)
 
     def owner_address(shard: int) -> str:
@@ -98,8 +100,8 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     due = DueLoop(runtime, memory, Firing(database, owner), lookup, delivery, watch)
     completion = CompletionLoop(runtime, memory, Completion(database, owner), watch, owner_address)
     scanning = DiscoveryLoop(runtime, memory, discovery)
-    ownership = Ownership(runtime, memory, coord, Terms(database), marks, Adoption(runtime, memory, leases, watch))
-    progress = ProgressLoop(runtime, memory, marks, discovery, leases, watch)
+    ownership = Ownership(runtime, memory, coord, Terms(database), marks, Adoption(runtime, memory, open_runs, watch))
+    progress = ProgressLoop(runtime, memory, marks, discovery, open_runs, watch)
     ownership.quiet = progress.quiet = due.quiet
     loops = Loops(
         due=due,

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 
 from core.errors import OutcomeUnknown, Unavailable
 from core.store.discovery import BucketRange, Discovery
-from core.store.leases import Leases
 from core.store.marks import MarkKeeper, Raise, Raised
+from core.store.open_runs import OpenRuns
 from core.tasks import Wake
 from core.telemetry.metrics import RefusedWrite
 from dispatcher.fence_watch import FenceWatch
@@ -37,14 +37,14 @@ class ProgressLoop:
         memory: Memory,
         marks: MarkKeeper,
         discovery: Discovery,
-        leases: Leases,
+        open_runs: OpenRuns,
         watch: FenceWatch,
     ) -> None:
         self._runtime = runtime
         self._memory = memory
         self._marks = marks
         self._discovery = discovery
-        self._leases = leases
+        self._open_runs = open_runs
         self._watch = watch
         # Waits until no batch of the due loop is under way; set when the loops are built.
         self.quiet: Callable[[], Awaitable[None]] | None = None
@@ -121,7 +121,7 @@ class ProgressLoop:
 
     async def _stand(self, runs: list[OpenInMemory]) -> set[Key]:
         sent_s = self._runtime.clock.monotonic_s()
-        seen = await self._leases.stand([(r.shard, r.term, r.job_id, r.run_id) for r in runs])
+        seen = await self._open_runs.stand([(r.shard, r.term, r.job_id, r.run_id) for r in runs])
         refused = self._watch.note([(r.shard, r.term) for r in runs], seen, sent_s=sent_s, kind=RefusedWrite.STAND)
         for run in runs:
             run.stands_open = True

@@ -220,6 +220,6 @@ async def test_a_run_stands_in_open_runs_as_long_as_it_is_open(
     await world.own(0)
     job = await world.plant_job()
     run_id = await world.plant_run(job)
-    await world.leases().stand([(0, 1, job.job_id, run_id)])
+    await world.open_runs().stand([(0, 1, job.job_id, run_id)])
     await end(world, ending(run_id, state, stands_open=True))
     assert [row["run_id"] for row in await world.rows("open_runs")] == ([run_id] if stands else [])

@@ -95,23 +95,27 @@ async def renew(world: StoreWorld, term: TermRow) -> Scene:
 
 async def adopt(world: StoreWorld, term: TermRow) -> Scene:
     await world.plant_run(await world.plant_job(), home_term=0)
-    runs = await world.leases().open_runs(0, [(UUID(int=0), UUID(int=2**128 - 1))])
+    runs = await world.open_runs().find(0, [(UUID(int=0), UUID(int=2**128 - 1))])
     until_us = NOW_US + 2 * LEASE_US
-    return lambda: world.leases().adopt(runs, shard=0, term=1, lease_until_us=until_us), "runs", LOCK_RUNS
+    return lambda: world.open_runs().adopt(runs, shard=0, term=1, lease_until_us=until_us), "runs", LOCK_RUNS
 
 
 async def stand(world: StoreWorld, term: TermRow) -> Scene:
     job = await world.plant_job()
     run_id = await world.plant_run(job)
     blocker = f"INSERT INTO open_runs VALUES (0, '{job.job_id}', '{run_id}')"
-    return lambda: world.leases().stand([(0, 1, job.job_id, run_id)]), "open_runs", blocker
+    return lambda: world.open_runs().stand([(0, 1, job.job_id, run_id)]), "open_runs", blocker
 
 
 async def clear_ended(world: StoreWorld, term: TermRow) -> Scene:
     job = await world.plant_job()
     run_id = await world.plant_run(job, state=RunState.SUCCEEDED)
     await world.eye.execute("INSERT INTO open_runs VALUES (0, $1, $2)", job.job_id, run_id)
-    return lambda: world.leases().clear([(0, 1, job.job_id, run_id)]), "open_runs", "SELECT 1 FROM open_runs FOR UPDATE"
+    return (
+        lambda: world.open_runs().clear([(0, 1, job.job_id, run_id)]),
+        "open_runs",
+        "SELECT 1 FROM open_runs FOR UPDATE",
+    )
 
 
 async def raise_floor(world: StoreWorld, term: TermRow) -> Scene:

@@ -166,7 +166,7 @@ class TestOverlap:
     async def test_a_run_older_than_the_open_from_mark_counts_where_it_stands_open(self, world: StoreWorld) -> None:
         term, job = await world.own(0), await world.plant_job()
         run_id = await world.plant_run(job, scheduled_for_us=NOW_US - HOUR_US)
-        await world.leases().stand([(0, 1, job.job_id, run_id)])
+        await world.open_runs().stand([(0, 1, job.job_id, run_id)])
         row = await world.plant_occurrence(job)
         item = fire_chain(world, job, row, term, next_us=NEXT_US, overlap_skip=True, open_from_us=NOW_US - 1)
         assert (await world.firing().fire_chains([item], now_us=NOW_US)).made == {}

@@ -8,7 +8,8 @@ import pytest
 
 from core.clock import US_PER_S
 from core.states import RunState
-from core.store.leases import LeaseOrder, OpenRun, Renewal
+from core.store.leases import LeaseOrder, Renewal
+from core.store.open_runs import OpenRun
 from tests.support.store_world import LEASE_US, NOW_US, OTHER, StoreWorld, grant
 
 EVERYTHING = [(UUID(int=0), UUID(int=2**128 - 1))]
@@ -101,14 +102,14 @@ class TestHoldingALease:
 
 class TestAdoption:
     async def open(self, world: StoreWorld) -> list[OpenRun]:
-        return await world.leases(OTHER).open_runs(0, EVERYTHING)
+        return await world.open_runs(OTHER).find(0, EVERYTHING)
 
     async def test_makes_the_new_term_the_home_and_gives_leases_their_full_length(self, world: StoreWorld) -> None:
         term, job = await world.own(0), await world.plant_job()
         leased = await world.plant_run(job)
         waiting = await world.plant_run(job, state=RunState.PENDING, attempt=0, scheduled_for_us=NOW_US + 1_000_000)
         successor = await world.take_over(term)
-        fences, adopted = await world.leases(OTHER).adopt(
+        fences, adopted = await world.open_runs(OTHER).adopt(
             await self.open(world), shard=0, term=successor.term, lease_until_us=LATER_US
         )
         assert set(fences) == {(0, successor.term)}
@@ -122,7 +123,7 @@ class TestAdoption:
         term = await world.own(0)
         await world.plant_run(await world.plant_job())
         successor = await world.take_over(term)
-        _, (run,) = await world.leases(OTHER).adopt(
+        _, (run,) = await world.open_runs(OTHER).adopt(
             await self.open(world), shard=0, term=successor.term, lease_until_us=NOW_US
         )
         assert run.lease_until_us == NOW_US + LEASE_US
@@ -134,7 +135,7 @@ class TestAdoption:
         seen = await self.open(world)
         await world.eye.execute("UPDATE runs SET state = 3, ended_us = 1, lease_until_us = 0 WHERE run_id = $1", ended)
         await world.eye.execute("UPDATE runs SET home_term = 9 WHERE run_id = $1", moved)
-        _, adopted = await world.leases(OTHER).adopt(seen, shard=0, term=successor.term, lease_until_us=LATER_US)
+        _, adopted = await world.open_runs(OTHER).adopt(seen, shard=0, term=successor.term, lease_until_us=LATER_US)
         assert adopted == []
 
     async def test_is_refused_to_a_former_owner(self, world: StoreWorld) -> None:
@@ -142,14 +143,14 @@ class TestAdoption:
         await world.plant_run(await world.plant_job(), home_term=0)
         seen = await self.open(world)
         await world.take_over(term)
-        fences, adopted = await world.leases().adopt(seen, shard=0, term=1, lease_until_us=LATER_US)
+        fences, adopted = await world.open_runs().adopt(seen, shard=0, term=1, lease_until_us=LATER_US)
         assert (fences, adopted) == ({}, [])
 
     async def test_afterwards_the_old_home_cannot_end_the_run(self, world: StoreWorld) -> None:
         term = await world.own(0)
         run_id = await world.plant_run(await world.plant_job())
         successor = await world.split(term, world.bucket + 1)
-        _, adopted = await world.leases(OTHER).adopt(
+        _, adopted = await world.open_runs(OTHER).adopt(
             await self.open(world), shard=0, term=successor.term, lease_until_us=LATER_US
         )
         assert [run.run_id for run in adopted] == [run_id]
@@ -166,9 +167,9 @@ class TestOpenRuns:
             for job, at_us in zip(jobs, (NOW_US - 10 * US_PER_S, NOW_US, NOW_US), strict=True)
         ]
         ended = await world.plant_run(jobs[1], state=RunState.SUCCEEDED, scheduled_for_us=NOW_US + US_PER_S)
-        await world.leases().stand([(0, 1, jobs[0].job_id, old), (0, 1, jobs[2].job_id, both)])
+        await world.open_runs().stand([(0, 1, jobs[0].job_id, old), (0, 1, jobs[2].job_id, both)])
         since = [(UUID(int=(1 << 112) | ((NOW_US // 1000) << 64)), UUID(int=2 << 112))]
-        found = [run.run_id for run in await world.leases().open_runs(0, since)]
+        found = [run.run_id for run in await world.open_runs().find(0, since)]
         assert sorted(found) == sorted([old, recent, both])
         assert ended not in found
 
@@ -177,12 +178,12 @@ class TestOpenRuns:
         job = await world.plant_job()
         run_id = await world.plant_run(job)
         for _ in range(2):
-            assert set(await world.leases().stand([(0, 1, job.job_id, run_id)])) == {(0, 1)}
+            assert set(await world.open_runs().stand([(0, 1, job.job_id, run_id)])) == {(0, 1)}
         assert len(await world.rows("open_runs")) == 1
 
     async def test_standing_is_refused_to_a_former_owner(self, world: StoreWorld) -> None:
         term, job = await world.own(0), await world.plant_job()
         run_id = await world.plant_run(job)
         await world.take_over(term)
-        assert await world.leases().stand([(0, 1, job.job_id, run_id)]) == {}
+        assert await world.open_runs().stand([(0, 1, job.job_id, run_id)]) == {}
         assert await world.rows("open_runs") == []

@@ -79,12 +79,12 @@ async def renew(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
 
 async def open_runs(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
     ranges = run_id_ranges([0], NOW_US)
-    return lambda: world.leases().open_runs(0, ranges)
+    return lambda: world.open_runs().find(0, ranges)
 
 
 async def peopled(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
     ranges = [hashes_range(range(64)), hashes_range(range(64, 128))]
-    return lambda: world.leases().peopled(ranges)
+    return lambda: world.open_runs().peopled(ranges)
 
 
 @pytest.fixture

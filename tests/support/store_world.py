@@ -27,6 +27,7 @@ from core.store.discovery import DueRow
 from core.store.firing import Firing
 from core.store.leases import Leases
 from core.store.marks import MarkKeeper
+from core.store.open_runs import OpenRuns
 from core.store.statement import STATEMENTS
 from core.store.terms import Claim, Terms
 from core.store.transact import RetryLimits
@@ -88,6 +89,9 @@ class StoreWorld:
 
     def leases(self, owner: str = OWNER) -> Leases:
         return Leases(self.database, owner)
+
+    def open_runs(self, owner: str = OWNER) -> OpenRuns:
+        return OpenRuns(self.database, owner)
 
     def marks(self, owner: str = OWNER) -> MarkKeeper:
         return MarkKeeper(self.database, owner)
