@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.calendars import CalendarPin
 from core.clock import US_PER_S
 from core.errors import Invalid
-from core.policy import WEEK_US, CatchUp, CatchUpMode, Overlap, Retry
+from core.policy import MAX_BUFFERED, WEEK_US, CatchUp, CatchUpMode, CatchUpOrder, Overlap, Retry
 from core.schedule import Schedule
 
 MAX_PAYLOAD_BYTES = 262_144
@@ -59,8 +60,38 @@ def check_payload(payload: bytes, at: str = "payload") -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class Pins:
+    """What was fixed when the version was made, so that its occurrences are the same for ever and on every node.
+
+    `jitter_offset_us` is in [0, schedule.jitter_us]. `last_us` is the last nominal instant that `schedule.max_runs`
+    allows, None without such a limit. `calendars` holds the version of each calendar that the schedule names.
+    """
+
+    jitter_offset_us: int = 0
+    last_us: int | None = None
+    calendars: Mapping[str, CalendarPin] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The stored form."""
+        return {
+            "jitter_offset_us": self.jitter_offset_us,
+            "last_us": self.last_us,
+            "calendars": {name: pin.to_json() for name, pin in sorted(self.calendars.items())},
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Pins:
+        """Read the stored form back. Raises KeyError, TypeError or ValueError where it is not one."""
+        calendars = {name: CalendarPin.from_json(pin) for name, pin in stored["calendars"].items()}
+        return cls(int(stored["jitter_offset_us"]), stored["last_us"], calendars)
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One version of a job, without its payload. `timeout_us` is the start-to-close time of one attempt."""
+    """One version of a job, without its payload. `timeout_us` is the start-to-close time of one attempt.
+
+    `max_buffered` bounds how many runs wait under Overlap.BUFFER_ALL.
+    """
 
     handler: str
     queue: str = "default"
@@ -73,6 +104,8 @@ class JobSpec:
     description: str = ""
     contact: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    max_buffered: int = 100
+    pins: Pins = field(default_factory=Pins)
 
     def __post_init__(self) -> None:
         check_word(self.handler, "handler")
@@ -82,6 +115,8 @@ class JobSpec:
         _check_length(self.payload_type, 128, "payload_type")
         _check_length(self.description, 1024, "description")
         _check_length(self.contact, 256, "contact")
+        if not 1 <= self.max_buffered <= MAX_BUFFERED:
+            raise Invalid("max_buffered", "must lie within 1 and 1000")
         if len(self.labels) > 32:
             raise Invalid("labels", "at most 32 entries are taken")
         for key, value in self.labels.items():
@@ -108,11 +143,19 @@ class JobSpec:
                 "jitter": self.retry.jitter,
             },
             "overlap": self.overlap.name,
-            "catch_up": {"mode": self.catch_up.mode.name, "grace_us": self.catch_up.grace_us},
+            "catch_up": {
+                "mode": self.catch_up.mode.name,
+                "grace_us": self.catch_up.grace_us,
+                "max_runs": self.catch_up.max_runs,
+                "window_us": self.catch_up.window_us,
+                "order": self.catch_up.order.name,
+            },
             "timeout_us": self.timeout_us,
             "description": self.description,
             "contact": self.contact,
             "labels": dict(self.labels),
+            "max_buffered": self.max_buffered,
+            "pins": self.pins.to_json(),
         }
 
     @classmethod
@@ -132,14 +175,26 @@ class JobSpec:
                 schedule=None if schedule is None else read_schedule(schedule),
                 retry=Retry(**stored["retry"]),
                 overlap=Overlap[stored["overlap"]],
-                catch_up=CatchUp(CatchUpMode[stored["catch_up"]["mode"]], stored["catch_up"]["grace_us"]),
+                catch_up=_catch_up(stored["catch_up"]),
                 timeout_us=stored["timeout_us"],
                 description=stored["description"],
                 contact=stored["contact"],
                 labels=dict(stored["labels"]),
+                max_buffered=stored["max_buffered"],
+                pins=Pins.from_json(stored["pins"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Invalid("spec", f"the stored form is not readable: {error}") from error
+
+
+def _catch_up(stored: Mapping[str, Any]) -> CatchUp:
+    return CatchUp(
+        CatchUpMode[stored["mode"]],
+        stored["grace_us"],
+        stored["max_runs"],
+        stored["window_us"],
+        CatchUpOrder[stored["order"]],
+    )
 
 
 def _check_length(value: str, limit: int, at: str) -> None:

@@ -15,6 +15,9 @@ from core.errors import Invalid
 
 MAX_ATTEMPTS = 100
 WEEK_US = 7 * 24 * 3600 * US_PER_S
+MAX_CATCH_UP_RUNS = 1000
+MAX_WINDOW_US = 366 * 24 * 3600 * US_PER_S
+MAX_BUFFERED = 1000
 
 
 class Overlap(IntEnum):
@@ -22,6 +25,14 @@ class Overlap(IntEnum):
 
     SKIP = 1
     ALLOW = 2
+    BUFFER_ONE = 3
+    BUFFER_ALL = 4
+    CANCEL_OTHER = 5
+
+    @property
+    def buffers(self) -> bool:
+        """Whether a run may have to wait for another one of its job to end: it is then made with a gate."""
+        return self in (Overlap.BUFFER_ONE, Overlap.BUFFER_ALL, Overlap.CANCEL_OTHER)
 
 
 class CatchUpMode(IntEnum):
@@ -29,6 +40,14 @@ class CatchUpMode(IntEnum):
 
     LATEST = 1
     SKIP = 2
+    ALL = 3
+
+
+class CatchUpOrder(IntEnum):
+    """In which order CatchUpMode.ALL runs them."""
+
+    OLDEST_FIRST = 1
+    NEWEST_FIRST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +82,18 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
+    """What is made up of what was missed. `max_runs` and `order` are for ALL, `window_us` for LATEST and ALL."""
+
     mode: CatchUpMode = CatchUpMode.LATEST
     grace_us: int = 60 * US_PER_S
+    max_runs: int = 6
+    window_us: int = MAX_WINDOW_US
+    order: CatchUpOrder = CatchUpOrder.OLDEST_FIRST
 
     def __post_init__(self) -> None:
         _check(0 <= self.grace_us <= WEEK_US, "catch_up.grace", "must lie within 0 s and 7 days")
+        _check(1 <= self.max_runs <= MAX_CATCH_UP_RUNS, "catch_up.max_runs", "must lie within 1 and 1000")
+        _check(0 <= self.window_us <= MAX_WINDOW_US, "catch_up.window", "must lie within 0 s and 366 days")
 
 
 class Occurrences(Protocol):

@@ -120,6 +120,7 @@ class DueKind(IntEnum):
 class RunCause(IntEnum):
     SCHEDULE = 1
     TRIGGER = 2
+    BACKFILL = 3  # an occurrence of the past, made on request by an operation
 
 
 class SkipReason(IntEnum):
@@ -128,3 +129,39 @@ class SkipReason(IntEnum):
     OVERLAP = 1  # a run of the job was open, and its overlap policy is SKIP
     CATCH_UP = 2  # older than the grace, and the catch-up policy does not run it
     BAD_SCHEDULE = 3  # the stored schedule could not be read
+    PAUSED = 4  # the job was paused when they became due
+    BUFFER_FULL = 5  # a run of the job was open, and as many waited as its overlap policy lets wait
+    DELETED = 6  # the job was deleted between the nominal instant and the due time
+
+
+class OperationKind(IntEnum):
+    BACKFILL = 1
+    PAUSE_JOBS = 2
+    RESUME_JOBS = 3
+    CALENDAR_CHANGE = 4
+
+
+class OperationState(IntEnum):
+    RUNNING = 1
+    SUCCEEDED = 2
+    CANCELING = 3
+    CANCELED = 4
+    FAILED = 5
+
+
+OPEN_OPERATION_STATES = frozenset({OperationState.RUNNING, OperationState.CANCELING})
+
+
+class OperationEvent(IntEnum):
+    FINISH = 1  # everything is done
+    REQUEST_CANCEL = 2  # API
+    CONFIRM_CANCEL = 3  # what it made and had not started is taken back
+    FAIL = 4  # it cannot go on; the reason stands in `error`
+
+
+OPERATION_TRANSITIONS: dict[tuple[OperationState, OperationEvent], OperationState] = {
+    (OperationState.RUNNING, OperationEvent.FINISH): OperationState.SUCCEEDED,
+    (OperationState.RUNNING, OperationEvent.REQUEST_CANCEL): OperationState.CANCELING,
+    (OperationState.RUNNING, OperationEvent.FAIL): OperationState.FAILED,
+    (OperationState.CANCELING, OperationEvent.CONFIRM_CANCEL): OperationState.CANCELED,
+}

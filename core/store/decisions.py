@@ -5,10 +5,11 @@ Instants are microseconds since the epoch. Pure: no SQL here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from core.fence import FenceView
+from core.policy import Overlap
 from core.states import SkipReason
 
 
@@ -40,7 +41,9 @@ class NewRun:
     scheduled_for_us: int
     due_at_us: int
     lease: LeaseGrant | None
-    overlap_skip: bool
+    overlap: Overlap
+    # Under Overlap.BUFFER_ALL: how many runs may wait for the open one.
+    max_buffered: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,17 @@ class SkippedRange:
 
 @dataclass(frozen=True, slots=True)
 class NextOccurrence:
-    """Where the chain stands afterwards; `bucket` is that of due_at_us before the floor is applied."""
+    """Where the chain stands afterwards; `bucket` is that of due_at_us before the floor is applied.
+
+    `back_us` is the next missed occurrence that a catch-up with the newest first has still to run, `back_to_us` the
+    last one; both None when there is none.
+    """
 
     bucket: int
     due_at_us: int
     scheduled_for_us: int
+    back_us: int | None = None
+    back_to_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,11 @@ class FireRun:
 
 @dataclass(frozen=True, slots=True)
 class MadeRun:
-    """The run behind a consumed due row, as it stands after the statement; `attempt` 0 waits for its first credit."""
+    """The run behind a consumed due row, as it stands after the statement.
+
+    `attempt` 0 waits for its first credit or, if it is `gated`, perhaps for another run of its job to end, also where a
+    lease was offered for it.
+    """
 
     attempt: int
     uncounted: int
@@ -100,6 +113,7 @@ class MadeRun:
     trace: str = ""
     payload: bytes | None = None
     progress: bytes | None = None
+    gated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +121,11 @@ class Fired:
     """What a batch did, by position in the batch.
 
     A position is not in `consumed` where the due row was left alone: fence lost, job changed, or row gone. A consumed
-    position that is not in `made` has no run to start: an overlap, a run id that was there already, or a canceled run.
+    position that is not in `made` has no run to start: an overlap (then its reason stands in `skipped`), a run id that
+    was there already, or a canceled run.
     """
 
     fences: dict[tuple[int, int], FenceView]
     consumed: frozenset[int]
     made: dict[int, MadeRun]
+    skipped: dict[int, SkipReason] = field(default_factory=dict)

@@ -56,8 +56,9 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
     ("jobs_by_name", "CREATE UNIQUE INDEX IF NOT EXISTS jobs_by_name ON jobs (namespace, deleted_us, name)"),
     (
         "job_versions",
-        # Every edit, for ever. cutover_us is when the version took over: its occurrences lie strictly after it, those
-        # of the version before at or before it.
+        # Every edit, for ever. cutover_us is when the version took over: occurrences of the one before lie at or before
+        # it. Its own lie strictly after from_us, which is cutover_us, or earlier: a version that catches up on a pause
+        # begins where the pause began, and a paused version keeps the beginning of its pause.
         """
         CREATE TABLE IF NOT EXISTS job_versions (
           job_id UUID NOT NULL,
@@ -66,6 +67,7 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           spec JSONB NOT NULL,
           payload BYTEA NOT NULL,
           cutover_us BIGINT NOT NULL,
+          from_us BIGINT NOT NULL CHECK (from_us <= cutover_us),
           author TEXT NOT NULL,
           request_id TEXT NOT NULL,
           note TEXT NOT NULL,
@@ -76,7 +78,8 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
     (
         "due",
         # Everything that must happen at a time. Its primary key is its only index, and every scan carries the shard and
-        # both bucket bounds, from the watermark up, so that dead rows are never walked.
+        # both bucket bounds, from the watermark up, so that dead rows are never walked. A chain that catches up
+        # backwards has the next missed occurrence to run in back_us, and the oldest one in back_to_us.
         """
         CREATE TABLE IF NOT EXISTS due (
           shard BIGINT NOT NULL,
@@ -87,6 +90,9 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           job_id UUID NOT NULL,
           job_version BIGINT NOT NULL,
           scheduled_for_us BIGINT NOT NULL,
+          back_us BIGINT,
+          back_to_us BIGINT,
+          CHECK ((back_us IS NULL) = (back_to_us IS NULL)),
           PRIMARY KEY (shard, bucket, due_at_us, id)
         )""",
     ),
@@ -98,7 +104,7 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           job_id UUID NOT NULL,
           job_version BIGINT NOT NULL,
           shard BIGINT NOT NULL,
-          cause SMALLINT NOT NULL CHECK (cause IN (1, 2)),
+          cause SMALLINT NOT NULL CHECK (cause IN (1, 2, 3)),
           scheduled_for_us BIGINT NOT NULL,
           due_at_us BIGINT NOT NULL,
           created_us BIGINT NOT NULL,
@@ -115,6 +121,8 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           cancel_requested_us BIGINT NOT NULL DEFAULT 0,
           trace TEXT NOT NULL DEFAULT '',
           request_id TEXT NOT NULL DEFAULT '',
+          operation_id UUID CHECK ((cause = 3) = (operation_id IS NOT NULL)),
+          gated BOOLEAN NOT NULL DEFAULT FALSE,
           payload BYTEA,
           last_error TEXT NOT NULL DEFAULT '',
           result BYTEA,
@@ -158,7 +166,7 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           job_id UUID NOT NULL,
           from_us BIGINT NOT NULL,
           to_us BIGINT NOT NULL,
-          reason SMALLINT NOT NULL CHECK (reason IN (1, 2, 3)),
+          reason SMALLINT NOT NULL CHECK (reason IN (1, 2, 3, 4, 5, 6)),
           job_version BIGINT NOT NULL,
           shard BIGINT NOT NULL,
           term BIGINT NOT NULL,
@@ -249,6 +257,79 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           server_us BIGINT NOT NULL,
           PRIMARY KEY (namespace, at_us, audit_id)
         )""",
+    ),
+    (
+        "calendars",
+        # deleted_us is part of the name's uniqueness, as in jobs.
+        """
+        CREATE TABLE IF NOT EXISTS calendars (
+          calendar_id UUID NOT NULL PRIMARY KEY,
+          namespace TEXT NOT NULL,
+          name TEXT NOT NULL,
+          version BIGINT NOT NULL CHECK (version > 0),
+          created_us BIGINT NOT NULL,
+          updated_us BIGINT NOT NULL,
+          deleted_us BIGINT NOT NULL DEFAULT 0
+        )""",
+    ),
+    (
+        "calendars_by_name",
+        "CREATE UNIQUE INDEX IF NOT EXISTS calendars_by_name ON calendars (namespace, deleted_us, name)",
+    ),
+    (
+        "calendar_versions",
+        # Immutable: a job's version names the calendar's version by which its occurrences are computed.
+        """
+        CREATE TABLE IF NOT EXISTS calendar_versions (
+          calendar_id UUID NOT NULL,
+          version BIGINT NOT NULL,
+          content JSONB NOT NULL,
+          description TEXT NOT NULL,
+          created_us BIGINT NOT NULL,
+          author TEXT NOT NULL,
+          request_id TEXT NOT NULL,
+          note TEXT NOT NULL,
+          PRIMARY KEY (calendar_id, version)
+        )""",
+    ),
+    (
+        "calendar_jobs",
+        # Which jobs that are not deleted refer to a calendar in their present version.
+        """
+        CREATE TABLE IF NOT EXISTS calendar_jobs (
+          calendar_id UUID NOT NULL,
+          job_id UUID NOT NULL,
+          PRIMARY KEY (calendar_id, job_id)
+        )""",
+    ),
+    (
+        "operations",
+        # Work over many jobs or occurrences. `progress` is where it stands, for whoever goes on with it.
+        """
+        CREATE TABLE IF NOT EXISTS operations (
+          namespace TEXT NOT NULL,
+          operation_id UUID NOT NULL,
+          kind SMALLINT NOT NULL CHECK (kind IN (1, 2, 3, 4)),
+          state SMALLINT NOT NULL CHECK (state IN (1, 2, 3, 4, 5)),
+          subject TEXT NOT NULL,
+          spec JSONB NOT NULL,
+          progress TEXT NOT NULL,
+          done BIGINT NOT NULL,
+          total BIGINT NOT NULL,
+          unchanged BIGINT NOT NULL,
+          created_us BIGINT NOT NULL,
+          updated_us BIGINT NOT NULL,
+          ended_us BIGINT NOT NULL DEFAULT 0 CHECK ((state IN (2, 4, 5)) = (ended_us > 0)),
+          author TEXT NOT NULL,
+          note TEXT NOT NULL,
+          error TEXT NOT NULL DEFAULT '',
+          PRIMARY KEY (namespace, created_us, operation_id)
+        )""",
+    ),
+    ("operations_by_id", "CREATE UNIQUE INDEX IF NOT EXISTS operations_by_id ON operations (operation_id)"),
+    (
+        "operations_open",
+        "CREATE INDEX IF NOT EXISTS operations_open ON operations (created_us, operation_id) WHERE ended_us = 0",
     ),
     (
         "requests_by_age",

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidewheel/v1/job.proto\x12\x0ctidewheel.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x05\n\x03Job\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x0f\n\x07handler\x18\x04 \x01(\t\x12\r\n\x05queue\x18\x05 \x01(\t\x12\x0f\n\x07payload\x18\x06 \x01(\x0c\x12\x14\n\x0cpayload_type\x18\x07 \x01(\t\x12(\n\x08schedule\x18\x08 \x01(\x0b\x32\x16.tidewheel.v1.Schedule\x12(\n\x05retry\x18\t \x01(\x0b\x32\x19.tidewheel.v1.RetryPolicy\x12,\n\x07overlap\x18\n \x01(\x0e\x32\x1b.tidewheel.v1.OverlapPolicy\x12-\n\x08\x63\x61tch_up\x18\x0b \x01(\x0b\x32\x1b.tidewheel.v1.CatchUpPolicy\x12\x39\n\x16start_to_close_timeout\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x64\x65scription\x18\r \x01(\t\x12\x0f\n\x07\x63ontact\x18\x0e \x01(\t\x12-\n\x06labels\x18\x0f \x03(\x0b\x32\x1d.tidewheel.v1.Job.LabelsEntry\x12%\n\x05state\x18\x14 \x01(\x0e\x32\x16.tidewheel.v1.JobState\x12\x0f\n\x07version\x18\x15 \x01(\x03\x12\x0c\n\x04\x65tag\x18\x16 \x01(\t\x12/\n\x0b\x63reate_time\x18\x17 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x18 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0fnext_occurrence\x18\x19 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65rror\x18\x1a \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc6\x02\n\x08Schedule\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x05\x65very\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x06\x61nchor\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x63ron\x18\x04 \x03(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12)\n\x05start\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\"\n\x03gap\x18\x08 \x01(\x0e\x32\x15.tidewheel.v1.GapRule\x12(\n\x06repeat\x18\t \x01(\x0e\x32\x18.tidewheel.v1.RepeatRule\"\xb1\x01\n\x0bRetryPolicy\x12\x14\n\x0cmax_attempts\x18\x01 \x01(\x05\x12.\n\x0b\x66irst_delay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x66\x61\x63tor\x18\x03 \x01(\x01\x12,\n\tmax_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x06jitter\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\t\n\x07_jitter\"b\n\rCatchUpPolicy\x12\'\n\x04mode\x18\x01 \x01(\x0e\x32\x19.tidewheel.v1.CatchUpMode\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration*h\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_STATE_ACTIVE\x10\x01\x12\x14\n\x10JOB_STATE_PAUSED\x10\x02\x12\x15\n\x11JOB_STATE_DELETED\x10\x03*\\\n\x07GapRule\x12\x18\n\x14GAP_RULE_UNSPECIFIED\x10\x00\x12\x10\n\x0cGAP_RULE_END\x10\x01\x12\x12\n\x0eGAP_RULE_SHIFT\x10\x02\x12\x11\n\rGAP_RULE_SKIP\x10\x03*n\n\nRepeatRule\x12\x1b\n\x17REPEAT_RULE_UNSPECIFIED\x10\x00\x12\x15\n\x11REPEAT_RULE_FIRST\x10\x01\x12\x16\n\x12REPEAT_RULE_SECOND\x10\x02\x12\x14\n\x10REPEAT_RULE_BOTH\x10\x03*b\n\rOverlapPolicy\x12\x1e\n\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x01\x12\x18\n\x14OVERLAP_POLICY_ALLOW\x10\x02*^\n\x0b\x43\x61tchUpMode\x12\x1d\n\x19\x43\x41TCH_UP_MODE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43\x41TCH_UP_MODE_LATEST\x10\x01\x12\x16\n\x12\x43\x41TCH_UP_MODE_SKIP\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidewheel/v1/job.proto\x12\x0ctidewheel.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x06\n\x03Job\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x0f\n\x07handler\x18\x04 \x01(\t\x12\r\n\x05queue\x18\x05 \x01(\t\x12\x0f\n\x07payload\x18\x06 \x01(\x0c\x12\x14\n\x0cpayload_type\x18\x07 \x01(\t\x12(\n\x08schedule\x18\x08 \x01(\x0b\x32\x16.tidewheel.v1.Schedule\x12(\n\x05retry\x18\t \x01(\x0b\x32\x19.tidewheel.v1.RetryPolicy\x12,\n\x07overlap\x18\n \x01(\x0e\x32\x1b.tidewheel.v1.OverlapPolicy\x12-\n\x08\x63\x61tch_up\x18\x0b \x01(\x0b\x32\x1b.tidewheel.v1.CatchUpPolicy\x12\x39\n\x16start_to_close_timeout\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x64\x65scription\x18\r \x01(\t\x12\x0f\n\x07\x63ontact\x18\x0e \x01(\t\x12-\n\x06labels\x18\x0f \x03(\x0b\x32\x1d.tidewheel.v1.Job.LabelsEntry\x12\x14\n\x0cmax_buffered\x18\x10 \x01(\x05\x12%\n\x05state\x18\x14 \x01(\x0e\x32\x16.tidewheel.v1.JobState\x12\x0f\n\x07version\x18\x15 \x01(\x03\x12\x0c\n\x04\x65tag\x18\x16 \x01(\t\x12/\n\x0b\x63reate_time\x18\x17 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x18 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0fnext_occurrence\x18\x19 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65rror\x18\x1a \x01(\t\x12,\n\x08next_due\x18\x1b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\rjitter_offset\x18\x1c \x01(\x0b\x32\x19.google.protobuf.Duration\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xbc\x03\n\x08Schedule\x12&\n\x02\x61t\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x05\x65very\x18\x02 \x03(\x0b\x32\x16.tidewheel.v1.Interval\x12*\n\x06\x61nchor\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x63ron\x18\x04 \x03(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12)\n\x05start\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\"\n\x03gap\x18\x08 \x01(\x0e\x32\x15.tidewheel.v1.GapRule\x12(\n\x06repeat\x18\t \x01(\x0e\x32\x18.tidewheel.v1.RepeatRule\x12)\n\x07\x65xclude\x18\n \x01(\x0b\x32\x18.tidewheel.v1.Exclusions\x12\x0f\n\x07windows\x18\x0b \x03(\t\x12\x10\n\x08max_runs\x18\x0c \x01(\x05\x12)\n\x06jitter\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa1\x01\n\x08Interval\x12,\n\x07\x65lapsed\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x0e\n\x04\x64\x61ys\x18\x02 \x01(\x05H\x00\x12\x0f\n\x05weeks\x18\x03 \x01(\x05H\x00\x12\x10\n\x06months\x18\x04 \x01(\x05H\x00\x12*\n\x06\x61nchor\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x08\n\x06period\"<\n\nExclusions\x12\r\n\x05\x64\x61tes\x18\x01 \x03(\t\x12\x0c\n\x04\x63ron\x18\x02 \x03(\t\x12\x11\n\tcalendars\x18\x03 \x03(\t\"\xb1\x01\n\x0bRetryPolicy\x12\x14\n\x0cmax_attempts\x18\x01 \x01(\x05\x12.\n\x0b\x66irst_delay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x66\x61\x63tor\x18\x03 \x01(\x01\x12,\n\tmax_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x06jitter\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\t\n\x07_jitter\"\xca\x01\n\rCatchUpPolicy\x12\'\n\x04mode\x18\x01 \x01(\x0e\x32\x19.tidewheel.v1.CatchUpMode\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08max_runs\x18\x03 \x01(\x05\x12)\n\x06window\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x05order\x18\x05 \x01(\x0e\x32\x1a.tidewheel.v1.CatchUpOrder*h\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_STATE_ACTIVE\x10\x01\x12\x14\n\x10JOB_STATE_PAUSED\x10\x02\x12\x15\n\x11JOB_STATE_DELETED\x10\x03*\\\n\x07GapRule\x12\x18\n\x14GAP_RULE_UNSPECIFIED\x10\x00\x12\x10\n\x0cGAP_RULE_END\x10\x01\x12\x12\n\x0eGAP_RULE_SHIFT\x10\x02\x12\x11\n\rGAP_RULE_SKIP\x10\x03*n\n\nRepeatRule\x12\x1b\n\x17REPEAT_RULE_UNSPECIFIED\x10\x00\x12\x15\n\x11REPEAT_RULE_FIRST\x10\x01\x12\x16\n\x12REPEAT_RULE_SECOND\x10\x02\x12\x14\n\x10REPEAT_RULE_BOTH\x10\x03*\xc1\x01\n\rOverlapPolicy\x12\x1e\n\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x01\x12\x18\n\x14OVERLAP_POLICY_ALLOW\x10\x02\x12\x1d\n\x19OVERLAP_POLICY_BUFFER_ONE\x10\x03\x12\x1d\n\x19OVERLAP_POLICY_BUFFER_ALL\x10\x04\x12\x1f\n\x1bOVERLAP_POLICY_CANCEL_OTHER\x10\x05*u\n\x0b\x43\x61tchUpMode\x12\x1d\n\x19\x43\x41TCH_UP_MODE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43\x41TCH_UP_MODE_LATEST\x10\x01\x12\x16\n\x12\x43\x41TCH_UP_MODE_SKIP\x10\x02\x12\x15\n\x11\x43\x41TCH_UP_MODE_ALL\x10\x03*p\n\x0c\x43\x61tchUpOrder\x12\x1e\n\x1a\x43\x41TCH_UP_ORDER_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43\x41TCH_UP_ORDER_OLDEST_FIRST\x10\x01\x12\x1f\n\x1b\x43\x41TCH_UP_ORDER_NEWEST_FIRST\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,24 +35,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_JOB_LABELSENTRY']._loaded_options = None
   _globals['_JOB_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_JOBSTATE']._serialized_start=1446
-  _globals['_JOBSTATE']._serialized_end=1550
-  _globals['_GAPRULE']._serialized_start=1552
-  _globals['_GAPRULE']._serialized_end=1644
-  _globals['_REPEATRULE']._serialized_start=1646
-  _globals['_REPEATRULE']._serialized_end=1756
-  _globals['_OVERLAPPOLICY']._serialized_start=1758
-  _globals['_OVERLAPPOLICY']._serialized_end=1856
-  _globals['_CATCHUPMODE']._serialized_start=1858
-  _globals['_CATCHUPMODE']._serialized_end=1952
+  _globals['_JOBSTATE']._serialized_start=2013
+  _globals['_JOBSTATE']._serialized_end=2117
+  _globals['_GAPRULE']._serialized_start=2119
+  _globals['_GAPRULE']._serialized_end=2211
+  _globals['_REPEATRULE']._serialized_start=2213
+  _globals['_REPEATRULE']._serialized_end=2323
+  _globals['_OVERLAPPOLICY']._serialized_start=2326
+  _globals['_OVERLAPPOLICY']._serialized_end=2519
+  _globals['_CATCHUPMODE']._serialized_start=2521
+  _globals['_CATCHUPMODE']._serialized_end=2638
+  _globals['_CATCHUPORDER']._serialized_start=2640
+  _globals['_CATCHUPORDER']._serialized_end=2752
   _globals['_JOB']._serialized_start=106
-  _globals['_JOB']._serialized_end=835
-  _globals['_JOB_LABELSENTRY']._serialized_start=790
-  _globals['_JOB_LABELSENTRY']._serialized_end=835
-  _globals['_SCHEDULE']._serialized_start=838
-  _globals['_SCHEDULE']._serialized_end=1164
-  _globals['_RETRYPOLICY']._serialized_start=1167
-  _globals['_RETRYPOLICY']._serialized_end=1344
-  _globals['_CATCHUPPOLICY']._serialized_start=1346
-  _globals['_CATCHUPPOLICY']._serialized_end=1444
+  _globals['_JOB']._serialized_end=953
+  _globals['_JOB_LABELSENTRY']._serialized_start=908
+  _globals['_JOB_LABELSENTRY']._serialized_end=953
+  _globals['_SCHEDULE']._serialized_start=956
+  _globals['_SCHEDULE']._serialized_end=1400
+  _globals['_INTERVAL']._serialized_start=1403
+  _globals['_INTERVAL']._serialized_end=1564
+  _globals['_EXCLUSIONS']._serialized_start=1566
+  _globals['_EXCLUSIONS']._serialized_end=1626
+  _globals['_RETRYPOLICY']._serialized_start=1629
+  _globals['_RETRYPOLICY']._serialized_end=1806
+  _globals['_CATCHUPPOLICY']._serialized_start=1809
+  _globals['_CATCHUPPOLICY']._serialized_end=2011
 # @@protoc_insertion_point(module_scope)

@@ -34,12 +34,22 @@ class OverlapPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OVERLAP_POLICY_UNSPECIFIED: _ClassVar[OverlapPolicy]
     OVERLAP_POLICY_SKIP: _ClassVar[OverlapPolicy]
     OVERLAP_POLICY_ALLOW: _ClassVar[OverlapPolicy]
+    OVERLAP_POLICY_BUFFER_ONE: _ClassVar[OverlapPolicy]
+    OVERLAP_POLICY_BUFFER_ALL: _ClassVar[OverlapPolicy]
+    OVERLAP_POLICY_CANCEL_OTHER: _ClassVar[OverlapPolicy]
 
 class CatchUpMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CATCH_UP_MODE_UNSPECIFIED: _ClassVar[CatchUpMode]
     CATCH_UP_MODE_LATEST: _ClassVar[CatchUpMode]
     CATCH_UP_MODE_SKIP: _ClassVar[CatchUpMode]
+    CATCH_UP_MODE_ALL: _ClassVar[CatchUpMode]
+
+class CatchUpOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CATCH_UP_ORDER_UNSPECIFIED: _ClassVar[CatchUpOrder]
+    CATCH_UP_ORDER_OLDEST_FIRST: _ClassVar[CatchUpOrder]
+    CATCH_UP_ORDER_NEWEST_FIRST: _ClassVar[CatchUpOrder]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_ACTIVE: JobState
 JOB_STATE_PAUSED: JobState
@@ -55,12 +65,19 @@ REPEAT_RULE_BOTH: RepeatRule
 OVERLAP_POLICY_UNSPECIFIED: OverlapPolicy
 OVERLAP_POLICY_SKIP: OverlapPolicy
 OVERLAP_POLICY_ALLOW: OverlapPolicy
+OVERLAP_POLICY_BUFFER_ONE: OverlapPolicy
+OVERLAP_POLICY_BUFFER_ALL: OverlapPolicy
+OVERLAP_POLICY_CANCEL_OTHER: OverlapPolicy
 CATCH_UP_MODE_UNSPECIFIED: CatchUpMode
 CATCH_UP_MODE_LATEST: CatchUpMode
 CATCH_UP_MODE_SKIP: CatchUpMode
+CATCH_UP_MODE_ALL: CatchUpMode
+CATCH_UP_ORDER_UNSPECIFIED: CatchUpOrder
+CATCH_UP_ORDER_OLDEST_FIRST: CatchUpOrder
+CATCH_UP_ORDER_NEWEST_FIRST: CatchUpOrder
 
 class Job(_message.Message):
-    __slots__ = ("namespace", "name", "job_id", "handler", "queue", "payload", "payload_type", "schedule", "retry", "overlap", "catch_up", "start_to_close_timeout", "description", "contact", "labels", "state", "version", "etag", "create_time", "update_time", "next_occurrence", "error")
+    __slots__ = ("namespace", "name", "job_id", "handler", "queue", "payload", "payload_type", "schedule", "retry", "overlap", "catch_up", "start_to_close_timeout", "description", "contact", "labels", "max_buffered", "state", "version", "etag", "create_time", "update_time", "next_occurrence", "error", "next_due", "jitter_offset")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +100,7 @@ class Job(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONTACT_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BUFFERED_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +108,8 @@ class Job(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
     NEXT_OCCURRENCE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    NEXT_DUE_FIELD_NUMBER: _ClassVar[int]
+    JITTER_OFFSET_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     job_id: str
@@ -105,6 +125,7 @@ class Job(_message.Message):
     description: str
     contact: str
     labels: _containers.ScalarMap[str, str]
+    max_buffered: int
     state: JobState
     version: int
     etag: str
@@ -112,10 +133,12 @@ class Job(_message.Message):
     update_time: _timestamp_pb2.Timestamp
     next_occurrence: _timestamp_pb2.Timestamp
     error: str
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., job_id: _Optional[str] = ..., handler: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[bytes] = ..., payload_type: _Optional[str] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., catch_up: _Optional[_Union[CatchUpPolicy, _Mapping]] = ..., start_to_close_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., description: _Optional[str] = ..., contact: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., state: _Optional[_Union[JobState, str]] = ..., version: _Optional[int] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., next_occurrence: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    next_due: _timestamp_pb2.Timestamp
+    jitter_offset: _duration_pb2.Duration
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., job_id: _Optional[str] = ..., handler: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[bytes] = ..., payload_type: _Optional[str] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., catch_up: _Optional[_Union[CatchUpPolicy, _Mapping]] = ..., start_to_close_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., description: _Optional[str] = ..., contact: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., max_buffered: _Optional[int] = ..., state: _Optional[_Union[JobState, str]] = ..., version: _Optional[int] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., next_occurrence: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., error: _Optional[str] = ..., next_due: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., jitter_offset: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Schedule(_message.Message):
-    __slots__ = ("at", "every", "anchor", "cron", "zone", "start", "end", "gap", "repeat")
+    __slots__ = ("at", "every", "anchor", "cron", "zone", "start", "end", "gap", "repeat", "exclude", "windows", "max_runs", "jitter")
     AT_FIELD_NUMBER: _ClassVar[int]
     EVERY_FIELD_NUMBER: _ClassVar[int]
     ANCHOR_FIELD_NUMBER: _ClassVar[int]
@@ -125,8 +148,12 @@ class Schedule(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     GAP_FIELD_NUMBER: _ClassVar[int]
     REPEAT_FIELD_NUMBER: _ClassVar[int]
-    at: _timestamp_pb2.Timestamp
-    every: _duration_pb2.Duration
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNS_FIELD_NUMBER: _ClassVar[int]
+    JITTER_FIELD_NUMBER: _ClassVar[int]
+    at: _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]
+    every: _containers.RepeatedCompositeFieldContainer[Interval]
     anchor: _timestamp_pb2.Timestamp
     cron: _containers.RepeatedScalarFieldContainer[str]
     zone: str
@@ -134,7 +161,35 @@ class Schedule(_message.Message):
     end: _timestamp_pb2.Timestamp
     gap: GapRule
     repeat: RepeatRule
-    def __init__(self, at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., every: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., anchor: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cron: _Optional[_Iterable[str]] = ..., zone: _Optional[str] = ..., start: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gap: _Optional[_Union[GapRule, str]] = ..., repeat: _Optional[_Union[RepeatRule, str]] = ...) -> None: ...
+    exclude: Exclusions
+    windows: _containers.RepeatedScalarFieldContainer[str]
+    max_runs: int
+    jitter: _duration_pb2.Duration
+    def __init__(self, at: _Optional[_Iterable[_Union[_timestamp_pb2.Timestamp, _Mapping]]] = ..., every: _Optional[_Iterable[_Union[Interval, _Mapping]]] = ..., anchor: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cron: _Optional[_Iterable[str]] = ..., zone: _Optional[str] = ..., start: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gap: _Optional[_Union[GapRule, str]] = ..., repeat: _Optional[_Union[RepeatRule, str]] = ..., exclude: _Optional[_Union[Exclusions, _Mapping]] = ..., windows: _Optional[_Iterable[str]] = ..., max_runs: _Optional[int] = ..., jitter: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class Interval(_message.Message):
+    __slots__ = ("elapsed", "days", "weeks", "months", "anchor")
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
+    WEEKS_FIELD_NUMBER: _ClassVar[int]
+    MONTHS_FIELD_NUMBER: _ClassVar[int]
+    ANCHOR_FIELD_NUMBER: _ClassVar[int]
+    elapsed: _duration_pb2.Duration
+    days: int
+    weeks: int
+    months: int
+    anchor: _timestamp_pb2.Timestamp
+    def __init__(self, elapsed: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., days: _Optional[int] = ..., weeks: _Optional[int] = ..., months: _Optional[int] = ..., anchor: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class Exclusions(_message.Message):
+    __slots__ = ("dates", "cron", "calendars")
+    DATES_FIELD_NUMBER: _ClassVar[int]
+    CRON_FIELD_NUMBER: _ClassVar[int]
+    CALENDARS_FIELD_NUMBER: _ClassVar[int]
+    dates: _containers.RepeatedScalarFieldContainer[str]
+    cron: _containers.RepeatedScalarFieldContainer[str]
+    calendars: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dates: _Optional[_Iterable[str]] = ..., cron: _Optional[_Iterable[str]] = ..., calendars: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RetryPolicy(_message.Message):
     __slots__ = ("max_attempts", "first_delay", "factor", "max_delay", "jitter")
@@ -151,9 +206,15 @@ class RetryPolicy(_message.Message):
     def __init__(self, max_attempts: _Optional[int] = ..., first_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., factor: _Optional[float] = ..., max_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., jitter: _Optional[float] = ...) -> None: ...
 
 class CatchUpPolicy(_message.Message):
-    __slots__ = ("mode", "grace")
+    __slots__ = ("mode", "grace", "max_runs", "window", "order")
     MODE_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     mode: CatchUpMode
     grace: _duration_pb2.Duration
-    def __init__(self, mode: _Optional[_Union[CatchUpMode, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    max_runs: int
+    window: _duration_pb2.Duration
+    order: CatchUpOrder
+    def __init__(self, mode: _Optional[_Union[CatchUpMode, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_runs: _Optional[int] = ..., window: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., order: _Optional[_Union[CatchUpOrder, str]] = ...) -> None: ...

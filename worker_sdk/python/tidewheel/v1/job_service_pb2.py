@@ -24,35 +24,81 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from tidewheel.v1 import job_pb2 as tidewheel_dot_v1_dot_job__pb2
+from tidewheel.v1 import operation_pb2 as tidewheel_dot_v1_dot_operation__pb2
 from tidewheel.v1 import run_pb2 as tidewheel_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etidewheel/v1/job_service.proto\x12\x0ctidewheel.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x16tidewheel/v1/job.proto\x1a\x16tidewheel/v1/run.proto\"F\n\x10\x43reateJobRequest\x12\x1e\n\x03job\x18\x01 \x01(\x0b\x32\x11.tidewheel.v1.Job\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"@\n\rGetJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\"`\n\x0fListJobsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x13\n\x0bname_prefix\x18\x04 \x01(\t\"L\n\x10ListJobsResponse\x12\x1f\n\x04jobs\x18\x01 \x03(\x0b\x32\x11.tidewheel.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x85\x01\n\x10UpdateJobRequest\x12\x1e\n\x03job\x18\x01 \x01(\x0b\x32\x11.tidewheel.v1.Job\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x0c\n\x04note\x18\x04 \x01(\t\"b\n\x0fPauseJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\"c\n\x10ResumeJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\"c\n\x10\x44\x65leteJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\"\xb9\x01\n\x11TriggerJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x14\n\x07payload\x18\x04 \x01(\x0cH\x00\x88\x01\x01\x12\x15\n\rallow_overlap\x18\x05 \x01(\x08\x12(\n\x05\x64\x65lay\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04note\x18\x07 \x01(\tB\n\n\x08_payload2\x91\x04\n\nJobService\x12>\n\tCreateJob\x12\x1e.tidewheel.v1.CreateJobRequest\x1a\x11.tidewheel.v1.Job\x12\x38\n\x06GetJob\x12\x1b.tidewheel.v1.GetJobRequest\x1a\x11.tidewheel.v1.Job\x12I\n\x08ListJobs\x12\x1d.tidewheel.v1.ListJobsRequest\x1a\x1e.tidewheel.v1.ListJobsResponse\x12>\n\tUpdateJob\x12\x1e.tidewheel.v1.UpdateJobRequest\x1a\x11.tidewheel.v1.Job\x12<\n\x08PauseJob\x12\x1d.tidewheel.v1.PauseJobRequest\x1a\x11.tidewheel.v1.Job\x12>\n\tResumeJob\x12\x1e.tidewheel.v1.ResumeJobRequest\x1a\x11.tidewheel.v1.Job\x12>\n\tDeleteJob\x12\x1e.tidewheel.v1.DeleteJobRequest\x1a\x11.tidewheel.v1.Job\x12@\n\nTriggerJob\x12\x1f.tidewheel.v1.TriggerJobRequest\x1a\x11.tidewheel.v1.Runb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etidewheel/v1/job_service.proto\x12\x0ctidewheel.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16tidewheel/v1/job.proto\x1a\x1ctidewheel/v1/operation.proto\x1a\x16tidewheel/v1/run.proto\"F\n\x10\x43reateJobRequest\x12\x1e\n\x03job\x18\x01 \x01(\x0b\x32\x11.tidewheel.v1.Job\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"@\n\rGetJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\"`\n\x0fListJobsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x13\n\x0bname_prefix\x18\x04 \x01(\t\"L\n\x10ListJobsResponse\x12\x1f\n\x04jobs\x18\x01 \x03(\x0b\x32\x11.tidewheel.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x85\x01\n\x10UpdateJobRequest\x12\x1e\n\x03job\x18\x01 \x01(\x0b\x32\x11.tidewheel.v1.Job\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x0c\n\x04note\x18\x04 \x01(\t\"b\n\x0fPauseJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\"\x94\x01\n\x10ResumeJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\x12/\n\x06paused\x18\x06 \x01(\x0e\x32\x1f.tidewheel.v1.PausedOccurrences\"c\n\x10\x44\x65leteJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\"\xb9\x01\n\x11TriggerJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x14\n\x07payload\x18\x04 \x01(\x0cH\x00\x88\x01\x01\x12\x15\n\rallow_overlap\x18\x05 \x01(\x08\x12(\n\x05\x64\x65lay\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04note\x18\x07 \x01(\tB\n\n\x08_payload\"p\n\x16ListJobVersionsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"^\n\x17ListJobVersionsResponse\x12*\n\x08versions\x18\x01 \x03(\x0b\x32\x18.tidewheel.v1.JobVersion\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc3\x01\n\nJobVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.tidewheel.v1.JobState\x12+\n\x07\x63utover\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x1e\n\x03job\x18\x07 \x01(\x0b\x32\x11.tidewheel.v1.Job\"v\n\x19\x43ompareJobVersionsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x14\n\x0c\x66rom_version\x18\x04 \x01(\x03\x12\x12\n\nto_version\x18\x05 \x01(\x03\"H\n\x1a\x43ompareJobVersionsResponse\x12*\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x19.tidewheel.v1.FieldChange\"5\n\x0b\x46ieldChange\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x66rom\x18\x02 \x01(\t\x12\n\n\x02to\x18\x03 \x01(\t\"|\n\x18RestoreJobVersionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\x0c\n\x04note\x18\x06 \x01(\t\"l\n\x11\x45xplainJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12&\n\x02\x61t\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xad\x01\n\x12\x45xplainJobResponse\x12\r\n\x05\x66ires\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0f\n\x07reasons\x18\x03 \x03(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12,\n\x08previous\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x04next\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xbf\x01\n\x13GetJobLedgerRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12(\n\x04\x66rom\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x02to\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x12\n\npage_token\x18\x07 \x01(\t\"\x86\x01\n\x14GetJobLedgerResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.tidewheel.v1.LedgerEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12)\n\x06\x63ounts\x18\x03 \x03(\x0b\x32\x19.tidewheel.v1.LedgerCount\"\xdb\x02\n\x0bLedgerEntry\x12\x31\n\rscheduled_for\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12last_scheduled_for\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0boccurrences\x18\x03 \x01(\x03\x12&\n\x04kind\x18\x04 \x01(\x0e\x32\x18.tidewheel.v1.LedgerKind\x12\x13\n\x0bjob_version\x18\x05 \x01(\x03\x12\x0e\n\x06run_id\x18\x06 \x01(\t\x12)\n\trun_state\x18\x07 \x01(\x0e\x32\x16.tidewheel.v1.RunState\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12*\n\x06\x64ue_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10\x62\x61\x63kfill_run_ids\x18\n \x03(\t\"J\n\x0bLedgerCount\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.tidewheel.v1.LedgerKind\x12\x13\n\x0boccurrences\x18\x02 \x01(\x03\"\xae\x02\n\x12\x42\x61\x63kfillJobRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x04\x66rom\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x02to\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08max_runs\x18\x05 \x01(\x05\x12\x17\n\x0fruns_per_second\x18\x06 \x01(\x01\x12,\n\x07overlap\x18\x07 \x01(\x0e\x32\x1b.tidewheel.v1.OverlapPolicy\x12\x13\n\x0binclude_run\x18\x08 \x01(\x08\x12\x15\n\rvalidate_only\x18\t \x01(\x08\x12\x12\n\nrequest_id\x18\n \x01(\t\x12\x0c\n\x04note\x18\x0b \x01(\t\"\x86\x01\n\x0bJobSelector\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x35\n\x06labels\x18\x02 \x03(\x0b\x32%.tidewheel.v1.JobSelector.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa8\x01\n\x10PauseJobsRequest\x12+\n\x08selector\x18\x01 \x01(\x0b\x32\x19.tidewheel.v1.JobSelector\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\x12\x1b\n\x0e\x65xpected_count\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\tB\x11\n\x0f_expected_count\"\xda\x01\n\x11ResumeJobsRequest\x12+\n\x08selector\x18\x01 \x01(\x0b\x32\x19.tidewheel.v1.JobSelector\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\x12\x1b\n\x0e\x65xpected_count\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\x12/\n\x06paused\x18\x06 \x01(\x0e\x32\x1f.tidewheel.v1.PausedOccurrencesB\x11\n\x0f_expected_count\"^\n\x12\x43hangeJobsResponse\x12\r\n\x05\x63ount\x18\x01 \x01(\x03\x12\r\n\x05names\x18\x02 \x03(\t\x12*\n\toperation\x18\x03 \x01(\x0b\x32\x17.tidewheel.v1.Operation*u\n\x11PausedOccurrences\x12\"\n\x1ePAUSED_OCCURRENCES_UNSPECIFIED\x10\x00\x12\x1b\n\x17PAUSED_OCCURRENCES_SKIP\x10\x01\x12\x1f\n\x1bPAUSED_OCCURRENCES_CATCH_UP\x10\x02*\xf0\x01\n\nLedgerKind\x12\x1b\n\x17LEDGER_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0fLEDGER_KIND_RUN\x10\x01\x12\x17\n\x13LEDGER_KIND_SKIPPED\x10\x02\x12\x16\n\x12LEDGER_KIND_PAUSED\x10\x03\x12\x18\n\x14LEDGER_KIND_EXCLUDED\x10\x04\x12\x1b\n\x17LEDGER_KIND_NOT_YET_DUE\x10\x05\x12\x13\n\x0fLEDGER_KIND_DUE\x10\x06\x12\x17\n\x13LEDGER_KIND_MISSING\x10\x07\x12\x1a\n\x16LEDGER_KIND_UNEXPECTED\x10\x08\x32\xbc\t\n\nJobService\x12>\n\tCreateJob\x12\x1e.tidewheel.v1.CreateJobRequest\x1a\x11.tidewheel.v1.Job\x12\x38\n\x06GetJob\x12\x1b.tidewheel.v1.GetJobRequest\x1a\x11.tidewheel.v1.Job\x12I\n\x08ListJobs\x12\x1d.tidewheel.v1.ListJobsRequest\x1a\x1e.tidewheel.v1.ListJobsResponse\x12>\n\tUpdateJob\x12\x1e.tidewheel.v1.UpdateJobRequest\x1a\x11.tidewheel.v1.Job\x12<\n\x08PauseJob\x12\x1d.tidewheel.v1.PauseJobRequest\x1a\x11.tidewheel.v1.Job\x12>\n\tResumeJob\x12\x1e.tidewheel.v1.ResumeJobRequest\x1a\x11.tidewheel.v1.Job\x12>\n\tDeleteJob\x12\x1e.tidewheel.v1.DeleteJobRequest\x1a\x11.tidewheel.v1.Job\x12@\n\nTriggerJob\x12\x1f.tidewheel.v1.TriggerJobRequest\x1a\x11.tidewheel.v1.Run\x12^\n\x0fListJobVersions\x12$.tidewheel.v1.ListJobVersionsRequest\x1a%.tidewheel.v1.ListJobVersionsResponse\x12g\n\x12\x43ompareJobVersions\x12\'.tidewheel.v1.CompareJobVersionsRequest\x1a(.tidewheel.v1.CompareJobVersionsResponse\x12N\n\x11RestoreJobVersion\x12&.tidewheel.v1.RestoreJobVersionRequest\x1a\x11.tidewheel.v1.Job\x12O\n\nExplainJob\x12\x1f.tidewheel.v1.ExplainJobRequest\x1a .tidewheel.v1.ExplainJobResponse\x12U\n\x0cGetJobLedger\x12!.tidewheel.v1.GetJobLedgerRequest\x1a\".tidewheel.v1.GetJobLedgerResponse\x12H\n\x0b\x42\x61\x63kfillJob\x12 .tidewheel.v1.BackfillJobRequest\x1a\x17.tidewheel.v1.Operation\x12M\n\tPauseJobs\x12\x1e.tidewheel.v1.PauseJobsRequest\x1a .tidewheel.v1.ChangeJobsResponse\x12O\n\nResumeJobs\x12\x1f.tidewheel.v1.ResumeJobsRequest\x1a .tidewheel.v1.ChangeJobsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidewheel.v1.job_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATEJOBREQUEST']._serialized_start=162
-  _globals['_CREATEJOBREQUEST']._serialized_end=232
-  _globals['_GETJOBREQUEST']._serialized_start=234
-  _globals['_GETJOBREQUEST']._serialized_end=298
-  _globals['_LISTJOBSREQUEST']._serialized_start=300
-  _globals['_LISTJOBSREQUEST']._serialized_end=396
-  _globals['_LISTJOBSRESPONSE']._serialized_start=398
-  _globals['_LISTJOBSRESPONSE']._serialized_end=474
-  _globals['_UPDATEJOBREQUEST']._serialized_start=477
-  _globals['_UPDATEJOBREQUEST']._serialized_end=610
-  _globals['_PAUSEJOBREQUEST']._serialized_start=612
-  _globals['_PAUSEJOBREQUEST']._serialized_end=710
-  _globals['_RESUMEJOBREQUEST']._serialized_start=712
-  _globals['_RESUMEJOBREQUEST']._serialized_end=811
-  _globals['_DELETEJOBREQUEST']._serialized_start=813
-  _globals['_DELETEJOBREQUEST']._serialized_end=912
-  _globals['_TRIGGERJOBREQUEST']._serialized_start=915
-  _globals['_TRIGGERJOBREQUEST']._serialized_end=1100
-  _globals['_JOBSERVICE']._serialized_start=1103
-  _globals['_JOBSERVICE']._serialized_end=1632
+  _globals['_JOBSELECTOR_LABELSENTRY']._loaded_options = None
+  _globals['_JOBSELECTOR_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_PAUSEDOCCURRENCES']._serialized_start=3971
+  _globals['_PAUSEDOCCURRENCES']._serialized_end=4088
+  _globals['_LEDGERKIND']._serialized_start=4091
+  _globals['_LEDGERKIND']._serialized_end=4331
+  _globals['_CREATEJOBREQUEST']._serialized_start=225
+  _globals['_CREATEJOBREQUEST']._serialized_end=295
+  _globals['_GETJOBREQUEST']._serialized_start=297
+  _globals['_GETJOBREQUEST']._serialized_end=361
+  _globals['_LISTJOBSREQUEST']._serialized_start=363
+  _globals['_LISTJOBSREQUEST']._serialized_end=459
+  _globals['_LISTJOBSRESPONSE']._serialized_start=461
+  _globals['_LISTJOBSRESPONSE']._serialized_end=537
+  _globals['_UPDATEJOBREQUEST']._serialized_start=540
+  _globals['_UPDATEJOBREQUEST']._serialized_end=673
+  _globals['_PAUSEJOBREQUEST']._serialized_start=675
+  _globals['_PAUSEJOBREQUEST']._serialized_end=773
+  _globals['_RESUMEJOBREQUEST']._serialized_start=776
+  _globals['_RESUMEJOBREQUEST']._serialized_end=924
+  _globals['_DELETEJOBREQUEST']._serialized_start=926
+  _globals['_DELETEJOBREQUEST']._serialized_end=1025
+  _globals['_TRIGGERJOBREQUEST']._serialized_start=1028
+  _globals['_TRIGGERJOBREQUEST']._serialized_end=1213
+  _globals['_LISTJOBVERSIONSREQUEST']._serialized_start=1215
+  _globals['_LISTJOBVERSIONSREQUEST']._serialized_end=1327
+  _globals['_LISTJOBVERSIONSRESPONSE']._serialized_start=1329
+  _globals['_LISTJOBVERSIONSRESPONSE']._serialized_end=1423
+  _globals['_JOBVERSION']._serialized_start=1426
+  _globals['_JOBVERSION']._serialized_end=1621
+  _globals['_COMPAREJOBVERSIONSREQUEST']._serialized_start=1623
+  _globals['_COMPAREJOBVERSIONSREQUEST']._serialized_end=1741
+  _globals['_COMPAREJOBVERSIONSRESPONSE']._serialized_start=1743
+  _globals['_COMPAREJOBVERSIONSRESPONSE']._serialized_end=1815
+  _globals['_FIELDCHANGE']._serialized_start=1817
+  _globals['_FIELDCHANGE']._serialized_end=1870
+  _globals['_RESTOREJOBVERSIONREQUEST']._serialized_start=1872
+  _globals['_RESTOREJOBVERSIONREQUEST']._serialized_end=1996
+  _globals['_EXPLAINJOBREQUEST']._serialized_start=1998
+  _globals['_EXPLAINJOBREQUEST']._serialized_end=2106
+  _globals['_EXPLAINJOBRESPONSE']._serialized_start=2109
+  _globals['_EXPLAINJOBRESPONSE']._serialized_end=2282
+  _globals['_GETJOBLEDGERREQUEST']._serialized_start=2285
+  _globals['_GETJOBLEDGERREQUEST']._serialized_end=2476
+  _globals['_GETJOBLEDGERRESPONSE']._serialized_start=2479
+  _globals['_GETJOBLEDGERRESPONSE']._serialized_end=2613
+  _globals['_LEDGERENTRY']._serialized_start=2616
+  _globals['_LEDGERENTRY']._serialized_end=2963
+  _globals['_LEDGERCOUNT']._serialized_start=2965
+  _globals['_LEDGERCOUNT']._serialized_end=3039
+  _globals['_BACKFILLJOBREQUEST']._serialized_start=3042
+  _globals['_BACKFILLJOBREQUEST']._serialized_end=3344
+  _globals['_JOBSELECTOR']._serialized_start=3347
+  _globals['_JOBSELECTOR']._serialized_end=3481
+  _globals['_JOBSELECTOR_LABELSENTRY']._serialized_start=3436
+  _globals['_JOBSELECTOR_LABELSENTRY']._serialized_end=3481
+  _globals['_PAUSEJOBSREQUEST']._serialized_start=3484
+  _globals['_PAUSEJOBSREQUEST']._serialized_end=3652
+  _globals['_RESUMEJOBSREQUEST']._serialized_start=3655
+  _globals['_RESUMEJOBSREQUEST']._serialized_end=3873
+  _globals['_CHANGEJOBSRESPONSE']._serialized_start=3875
+  _globals['_CHANGEJOBSRESPONSE']._serialized_end=3969
+  _globals['_JOBSERVICE']._serialized_start=4334
+  _globals['_JOBSERVICE']._serialized_end=5546
 # @@protoc_insertion_point(module_scope)

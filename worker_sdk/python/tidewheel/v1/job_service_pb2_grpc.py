@@ -5,6 +5,7 @@ import warnings
 
 from tidewheel.v1 import job_pb2 as tidewheel_dot_v1_dot_job__pb2
 from tidewheel.v1 import job_service_pb2 as tidewheel_dot_v1_dot_job__service__pb2
+from tidewheel.v1 import operation_pb2 as tidewheel_dot_v1_dot_operation__pb2
 from tidewheel.v1 import run_pb2 as tidewheel_dot_v1_dot_run__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
@@ -86,6 +87,46 @@ class JobServiceStub(object):
                 request_serializer=tidewheel_dot_v1_dot_job__service__pb2.TriggerJobRequest.SerializeToString,
                 response_deserializer=tidewheel_dot_v1_dot_run__pb2.Run.FromString,
                 _registered_method=True)
+        self.ListJobVersions = channel.unary_unary(
+                '/tidewheel.v1.JobService/ListJobVersions',
+                request_serializer=tidewheel_dot_v1_dot_job__service__pb2.ListJobVersionsRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_job__service__pb2.ListJobVersionsResponse.FromString,
+                _registered_method=True)
+        self.CompareJobVersions = channel.unary_unary(
+                '/tidewheel.v1.JobService/CompareJobVersions',
+                request_serializer=tidewheel_dot_v1_dot_job__service__pb2.CompareJobVersionsRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_job__service__pb2.CompareJobVersionsResponse.FromString,
+                _registered_method=True)
+        self.RestoreJobVersion = channel.unary_unary(
+                '/tidewheel.v1.JobService/RestoreJobVersion',
+                request_serializer=tidewheel_dot_v1_dot_job__service__pb2.RestoreJobVersionRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_job__pb2.Job.FromString,
+                _registered_method=True)
+        self.ExplainJob = channel.unary_unary(
+                '/tidewheel.v1.JobService/ExplainJob',
+                request_serializer=tidewheel_dot_v1_dot_job__service__pb2.ExplainJobRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_job__service__pb2.ExplainJobResponse.FromString,
+                _registered_method=True)
+        self.GetJobLedger = channel.unary_unary(
+                '/tidewheel.v1.JobService/GetJobLedger',
+                request_serializer=tidewheel_dot_v1_dot_job__service__pb2.GetJobLedgerRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_job__service__pb2.GetJobLedgerResponse.FromString,
+                _registered_method=True)
+        self.BackfillJob = channel.unary_unary(
+                '/tidewheel.v1.JobService/BackfillJob',
+                request_serializer=tidewheel_dot_v1_dot_job__service__pb2.BackfillJobRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_operation__pb2.Operation.FromString,
+                _registered_method=True)
+        self.PauseJobs = channel.unary_unary(
+                '/tidewheel.v1.JobService/PauseJobs',
+                request_serializer=tidewheel_dot_v1_dot_job__service__pb2.PauseJobsRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_job__service__pb2.ChangeJobsResponse.FromString,
+                _registered_method=True)
+        self.ResumeJobs = channel.unary_unary(
+                '/tidewheel.v1.JobService/ResumeJobs',
+                request_serializer=tidewheel_dot_v1_dot_job__service__pb2.ResumeJobsRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_job__service__pb2.ChangeJobsResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -157,6 +198,63 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListJobVersions(self, request, context):
+        """Every version, newest first: who made it, when, and why.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompareJobVersions(self, request, context):
+        """What differs between two versions, field by field.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreJobVersion(self, request, context):
+        """Edits the job to what an older version said; its state (active or paused) stays. A new version like any other edit.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainJob(self, request, context):
+        """Why the job does or does not run at an instant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetJobLedger(self, request, context):
+        """The account of every nominal occurrence in a range.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BackfillJob(self, request, context):
+        """Makes runs for occurrences of the past. The answer is the operation that does it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseJobs(self, request, context):
+        """Pauses many jobs: those of a namespace, or those with labels. Ask with `validate_only` first, and hand the count back:
+        the call is refused (ABORTED) if it would now be another one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeJobs(self, request, context):
+        """Resumes many jobs, in the same way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -199,6 +297,46 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.TriggerJob,
                     request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.TriggerJobRequest.FromString,
                     response_serializer=tidewheel_dot_v1_dot_run__pb2.Run.SerializeToString,
+            ),
+            'ListJobVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobVersions,
+                    request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.ListJobVersionsRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_job__service__pb2.ListJobVersionsResponse.SerializeToString,
+            ),
+            'CompareJobVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompareJobVersions,
+                    request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.CompareJobVersionsRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_job__service__pb2.CompareJobVersionsResponse.SerializeToString,
+            ),
+            'RestoreJobVersion': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreJobVersion,
+                    request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.RestoreJobVersionRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_job__pb2.Job.SerializeToString,
+            ),
+            'ExplainJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainJob,
+                    request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.ExplainJobRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_job__service__pb2.ExplainJobResponse.SerializeToString,
+            ),
+            'GetJobLedger': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJobLedger,
+                    request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.GetJobLedgerRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_job__service__pb2.GetJobLedgerResponse.SerializeToString,
+            ),
+            'BackfillJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.BackfillJob,
+                    request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.BackfillJobRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_operation__pb2.Operation.SerializeToString,
+            ),
+            'PauseJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseJobs,
+                    request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.PauseJobsRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_job__service__pb2.ChangeJobsResponse.SerializeToString,
+            ),
+            'ResumeJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeJobs,
+                    request_deserializer=tidewheel_dot_v1_dot_job__service__pb2.ResumeJobsRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_job__service__pb2.ChangeJobsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -427,6 +565,222 @@ class JobService(object):
             '/tidewheel.v1.JobService/TriggerJob',
             tidewheel_dot_v1_dot_job__service__pb2.TriggerJobRequest.SerializeToString,
             tidewheel_dot_v1_dot_run__pb2.Run.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.JobService/ListJobVersions',
+            tidewheel_dot_v1_dot_job__service__pb2.ListJobVersionsRequest.SerializeToString,
+            tidewheel_dot_v1_dot_job__service__pb2.ListJobVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompareJobVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.JobService/CompareJobVersions',
+            tidewheel_dot_v1_dot_job__service__pb2.CompareJobVersionsRequest.SerializeToString,
+            tidewheel_dot_v1_dot_job__service__pb2.CompareJobVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreJobVersion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.JobService/RestoreJobVersion',
+            tidewheel_dot_v1_dot_job__service__pb2.RestoreJobVersionRequest.SerializeToString,
+            tidewheel_dot_v1_dot_job__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.JobService/ExplainJob',
+            tidewheel_dot_v1_dot_job__service__pb2.ExplainJobRequest.SerializeToString,
+            tidewheel_dot_v1_dot_job__service__pb2.ExplainJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJobLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.JobService/GetJobLedger',
+            tidewheel_dot_v1_dot_job__service__pb2.GetJobLedgerRequest.SerializeToString,
+            tidewheel_dot_v1_dot_job__service__pb2.GetJobLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BackfillJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.JobService/BackfillJob',
+            tidewheel_dot_v1_dot_job__service__pb2.BackfillJobRequest.SerializeToString,
+            tidewheel_dot_v1_dot_operation__pb2.Operation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.JobService/PauseJobs',
+            tidewheel_dot_v1_dot_job__service__pb2.PauseJobsRequest.SerializeToString,
+            tidewheel_dot_v1_dot_job__service__pb2.ChangeJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.JobService/ResumeJobs',
+            tidewheel_dot_v1_dot_job__service__pb2.ResumeJobsRequest.SerializeToString,
+            tidewheel_dot_v1_dot_job__service__pb2.ChangeJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

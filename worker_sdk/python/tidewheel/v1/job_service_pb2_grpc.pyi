@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from tidewheel.v1 import job_pb2 as _job_pb2
 from tidewheel.v1 import job_service_pb2 as _job_service_pb2
+from tidewheel.v1 import operation_pb2 as _operation_pb2
 from tidewheel.v1 import run_pb2 as _run_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -62,6 +63,24 @@ class JobServiceStub:
     """Ends the schedule and frees the name. Open runs go on; history stays."""
     TriggerJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.TriggerJobRequest, _run_pb2.Run]
     """Makes one run now, beside the schedule."""
+    ListJobVersions: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListJobVersionsRequest, _job_service_pb2.ListJobVersionsResponse]
+    """Every version, newest first: who made it, when, and why."""
+    CompareJobVersions: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CompareJobVersionsRequest, _job_service_pb2.CompareJobVersionsResponse]
+    """What differs between two versions, field by field."""
+    RestoreJobVersion: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.RestoreJobVersionRequest, _job_pb2.Job]
+    """Edits the job to what an older version said; its state (active or paused) stays. A new version like any other edit."""
+    ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ExplainJobRequest, _job_service_pb2.ExplainJobResponse]
+    """Why the job does or does not run at an instant."""
+    GetJobLedger: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobLedgerRequest, _job_service_pb2.GetJobLedgerResponse]
+    """The account of every nominal occurrence in a range."""
+    BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.BackfillJobRequest, _operation_pb2.Operation]
+    """Makes runs for occurrences of the past. The answer is the operation that does it."""
+    PauseJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.PauseJobsRequest, _job_service_pb2.ChangeJobsResponse]
+    """Pauses many jobs: those of a namespace, or those with labels. Ask with `validate_only` first, and hand the count back:
+    the call is refused (ABORTED) if it would now be another one.
+    """
+    ResumeJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobsRequest, _job_service_pb2.ChangeJobsResponse]
+    """Resumes many jobs, in the same way."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -95,6 +114,24 @@ class JobServiceAsyncStub(JobServiceStub):
     """Ends the schedule and frees the name. Open runs go on; history stays."""
     TriggerJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.TriggerJobRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Makes one run now, beside the schedule."""
+    ListJobVersions: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListJobVersionsRequest, _job_service_pb2.ListJobVersionsResponse]  # type: ignore[assignment]
+    """Every version, newest first: who made it, when, and why."""
+    CompareJobVersions: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CompareJobVersionsRequest, _job_service_pb2.CompareJobVersionsResponse]  # type: ignore[assignment]
+    """What differs between two versions, field by field."""
+    RestoreJobVersion: _aio.UnaryUnaryMultiCallable[_job_service_pb2.RestoreJobVersionRequest, _job_pb2.Job]  # type: ignore[assignment]
+    """Edits the job to what an older version said; its state (active or paused) stays. A new version like any other edit."""
+    ExplainJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ExplainJobRequest, _job_service_pb2.ExplainJobResponse]  # type: ignore[assignment]
+    """Why the job does or does not run at an instant."""
+    GetJobLedger: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobLedgerRequest, _job_service_pb2.GetJobLedgerResponse]  # type: ignore[assignment]
+    """The account of every nominal occurrence in a range."""
+    BackfillJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.BackfillJobRequest, _operation_pb2.Operation]  # type: ignore[assignment]
+    """Makes runs for occurrences of the past. The answer is the operation that does it."""
+    PauseJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.PauseJobsRequest, _job_service_pb2.ChangeJobsResponse]  # type: ignore[assignment]
+    """Pauses many jobs: those of a namespace, or those with labels. Ask with `validate_only` first, and hand the count back:
+    the call is refused (ABORTED) if it would now be another one.
+    """
+    ResumeJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobsRequest, _job_service_pb2.ChangeJobsResponse]  # type: ignore[assignment]
+    """Resumes many jobs, in the same way."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Registers and steers jobs.
@@ -173,5 +210,71 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
         """Makes one run now, beside the schedule."""
+
+    @_abc_1.abstractmethod
+    def ListJobVersions(
+        self,
+        request: _job_service_pb2.ListJobVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ListJobVersionsResponse, _abc.Awaitable[_job_service_pb2.ListJobVersionsResponse]]:
+        """Every version, newest first: who made it, when, and why."""
+
+    @_abc_1.abstractmethod
+    def CompareJobVersions(
+        self,
+        request: _job_service_pb2.CompareJobVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.CompareJobVersionsResponse, _abc.Awaitable[_job_service_pb2.CompareJobVersionsResponse]]:
+        """What differs between two versions, field by field."""
+
+    @_abc_1.abstractmethod
+    def RestoreJobVersion(
+        self,
+        request: _job_service_pb2.RestoreJobVersionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
+        """Edits the job to what an older version said; its state (active or paused) stays. A new version like any other edit."""
+
+    @_abc_1.abstractmethod
+    def ExplainJob(
+        self,
+        request: _job_service_pb2.ExplainJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ExplainJobResponse, _abc.Awaitable[_job_service_pb2.ExplainJobResponse]]:
+        """Why the job does or does not run at an instant."""
+
+    @_abc_1.abstractmethod
+    def GetJobLedger(
+        self,
+        request: _job_service_pb2.GetJobLedgerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.GetJobLedgerResponse, _abc.Awaitable[_job_service_pb2.GetJobLedgerResponse]]:
+        """The account of every nominal occurrence in a range."""
+
+    @_abc_1.abstractmethod
+    def BackfillJob(
+        self,
+        request: _job_service_pb2.BackfillJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operation_pb2.Operation, _abc.Awaitable[_operation_pb2.Operation]]:
+        """Makes runs for occurrences of the past. The answer is the operation that does it."""
+
+    @_abc_1.abstractmethod
+    def PauseJobs(
+        self,
+        request: _job_service_pb2.PauseJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ChangeJobsResponse, _abc.Awaitable[_job_service_pb2.ChangeJobsResponse]]:
+        """Pauses many jobs: those of a namespace, or those with labels. Ask with `validate_only` first, and hand the count back:
+        the call is refused (ABORTED) if it would now be another one.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeJobs(
+        self,
+        request: _job_service_pb2.ResumeJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ChangeJobsResponse, _abc.Awaitable[_job_service_pb2.ChangeJobsResponse]]:
+        """Resumes many jobs, in the same way."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

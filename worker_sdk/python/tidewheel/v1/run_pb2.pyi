@@ -11,6 +11,7 @@ class RunCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUN_CAUSE_UNSPECIFIED: _ClassVar[RunCause]
     RUN_CAUSE_SCHEDULE: _ClassVar[RunCause]
     RUN_CAUSE_TRIGGER: _ClassVar[RunCause]
+    RUN_CAUSE_BACKFILL: _ClassVar[RunCause]
 
 class RunState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -34,6 +35,7 @@ class AttemptOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 RUN_CAUSE_UNSPECIFIED: RunCause
 RUN_CAUSE_SCHEDULE: RunCause
 RUN_CAUSE_TRIGGER: RunCause
+RUN_CAUSE_BACKFILL: RunCause
 RUN_STATE_UNSPECIFIED: RunState
 RUN_STATE_PENDING: RunState
 RUN_STATE_LEASED: RunState
@@ -50,7 +52,7 @@ ATTEMPT_OUTCOME_LOST: AttemptOutcome
 ATTEMPT_OUTCOME_CANCELED: AttemptOutcome
 
 class Run(_message.Message):
-    __slots__ = ("run_id", "namespace", "job", "job_id", "job_version", "cause", "scheduled_for", "due_at", "state", "attempt", "max_attempts", "not_before", "worker", "lease_until", "cancel_requested", "create_time", "start_time", "end_time", "last_error", "result", "result_type", "progress", "traceparent", "shard", "home_term", "explanation")
+    __slots__ = ("run_id", "namespace", "job", "job_id", "job_version", "cause", "scheduled_for", "due_at", "state", "attempt", "max_attempts", "not_before", "worker", "lease_until", "cancel_requested", "create_time", "start_time", "end_time", "last_error", "result", "result_type", "progress", "traceparent", "shard", "home_term", "explanation", "operation_id", "buffered")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +79,8 @@ class Run(_message.Message):
     SHARD_FIELD_NUMBER: _ClassVar[int]
     HOME_TERM_FIELD_NUMBER: _ClassVar[int]
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    BUFFERED_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     namespace: str
     job: str
@@ -103,7 +107,9 @@ class Run(_message.Message):
     shard: int
     home_term: int
     explanation: str
-    def __init__(self, run_id: _Optional[str] = ..., namespace: _Optional[str] = ..., job: _Optional[str] = ..., job_id: _Optional[str] = ..., job_version: _Optional[int] = ..., cause: _Optional[_Union[RunCause, str]] = ..., scheduled_for: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., due_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[RunState, str]] = ..., attempt: _Optional[int] = ..., max_attempts: _Optional[int] = ..., not_before: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., worker: _Optional[str] = ..., lease_until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cancel_requested: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., last_error: _Optional[str] = ..., result: _Optional[bytes] = ..., result_type: _Optional[str] = ..., progress: _Optional[bytes] = ..., traceparent: _Optional[str] = ..., shard: _Optional[int] = ..., home_term: _Optional[int] = ..., explanation: _Optional[str] = ...) -> None: ...
+    operation_id: str
+    buffered: bool
+    def __init__(self, run_id: _Optional[str] = ..., namespace: _Optional[str] = ..., job: _Optional[str] = ..., job_id: _Optional[str] = ..., job_version: _Optional[int] = ..., cause: _Optional[_Union[RunCause, str]] = ..., scheduled_for: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., due_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[RunState, str]] = ..., attempt: _Optional[int] = ..., max_attempts: _Optional[int] = ..., not_before: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., worker: _Optional[str] = ..., lease_until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cancel_requested: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., last_error: _Optional[str] = ..., result: _Optional[bytes] = ..., result_type: _Optional[str] = ..., progress: _Optional[bytes] = ..., traceparent: _Optional[str] = ..., shard: _Optional[int] = ..., home_term: _Optional[int] = ..., explanation: _Optional[str] = ..., operation_id: _Optional[str] = ..., buffered: bool = ...) -> None: ...
 
 class Attempt(_message.Message):
     __slots__ = ("attempt", "worker", "outcome", "start_time", "end_time", "error", "term")
