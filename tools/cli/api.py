@@ -14,7 +14,14 @@ from typing import Any
 from tidewheel.addresses import control_plane_addresses
 from tidewheel.clock import SystemClock
 from tidewheel.failover import Failover
-from tidewheel.v1 import admin_service_pb2_grpc, job_service_pb2_grpc, run_service_pb2_grpc
+from tidewheel.v1 import (
+    admin_service_pb2_grpc,
+    calendar_service_pb2_grpc,
+    job_service_pb2_grpc,
+    operation_service_pb2_grpc,
+    run_service_pb2_grpc,
+    schedule_service_pb2_grpc,
+)
 
 from tools.cli.exits import usage
 from tools.cli.settings import control_plane_address
@@ -23,7 +30,7 @@ LARGEST_PAGE = 1_000
 
 
 class Api:
-    """The three services that a command calls."""
+    """The services that a command calls."""
 
     def __init__(self, planes: Failover, timeout_s: float) -> None:
         self._planes = planes
@@ -36,6 +43,18 @@ class Api:
     async def runs(self, method: str, request: Any) -> Any:
         """Answer of a RunService call."""
         return await self._call(run_service_pb2_grpc.RunServiceStub, method, request)
+
+    async def schedules(self, method: str, request: Any) -> Any:
+        """Answer of a ScheduleService call."""
+        return await self._call(schedule_service_pb2_grpc.ScheduleServiceStub, method, request)
+
+    async def calendars(self, method: str, request: Any) -> Any:
+        """Answer of a CalendarService call."""
+        return await self._call(calendar_service_pb2_grpc.CalendarServiceStub, method, request)
+
+    async def operations(self, method: str, request: Any) -> Any:
+        """Answer of an OperationService call."""
+        return await self._call(operation_service_pb2_grpc.OperationServiceStub, method, request)
 
     async def admin(self, method: str, request: Any) -> Any:
         """Answer of an AdminService call."""
