@@ -180,7 +180,7 @@ def job_of(item: ImportedJob, options: ImportOptions) -> job_pb2.Job:
 
         from tools.cli.instants import read_length
 
-        job.schedule.every.CopyFrom(duration(read_length(line.split()[1], line)))
+        job.schedule.every.add(elapsed=duration(read_length(line.split()[1], line)))
     else:
         job.schedule.cron.append(line)
         job.schedule.zone = item.schedule.zone
@@ -200,11 +200,19 @@ def differences(job: job_pb2.Job, existing: job_pb2.Job) -> list[str]:
     return sorted(path for path, (ours, theirs) in pairs.items() if ours != theirs)
 
 
-def _essence(job: job_pb2.Job) -> tuple[object, ...]:
-    when = job.schedule
-    if when.HasField("every"):
-        return ("every", when.every.seconds, when.every.nanos)
-    return ("cron", tuple(when.cron), when.zone or "UTC")
+def _essence(job: job_pb2.Job) -> job_pb2.Schedule:
+    """The schedule but for what the server fills in: where intervals count from."""
+    from tidewheel.v1 import job_pb2
+
+    when = job_pb2.Schedule()
+    when.CopyFrom(job.schedule)
+    when.ClearField("anchor")
+    for interval in when.every:
+        interval.ClearField("anchor")
+    when.zone = when.zone or "UTC"
+    when.gap = when.gap or job_pb2.GAP_RULE_END
+    when.repeat = when.repeat or job_pb2.REPEAT_RULE_FIRST
+    return when
 
 
 def _when(job: job_pb2.Job) -> str:

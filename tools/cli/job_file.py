@@ -1,8 +1,9 @@
 """Reads a job from a JSON or TOML file, strictly: a misspelt key is refused with its path, never dropped.
 
-The form is that of the protobuf JSON of a Job, as `tidewheel job get --output json` prints it, with three liberties:
-names of enums may be short (`skip`), a TOML time may stand where a timestamp is expected, and a payload may be given
-as `payload_text` or `payload_json` instead of base64. Called by job_options.py.
+The form is that of the protobuf JSON of a Job, as `tidewheel job get --output json` prints it, with four liberties:
+names of enums may be short (`skip`), lengths of time may have any unit (`1h30m`), a TOML time may stand where a
+timestamp is expected, and a payload may be given as `payload_text` or `payload_json` instead of base64. Called by
+jobs.py.
 """
 
 from __future__ import annotations
@@ -20,14 +21,28 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from tidewheel.payloads import JSON_TYPE, TEXT_TYPE
+from tidewheel.schedules import duration
 from tidewheel.v1 import job_pb2
 
 from tools.cli.exits import Failure, usage
-from tools.cli.instants import write_instant
+from tools.cli.instants import LENGTH_HINT, read_length, write_instant
+from tools.cli.words import name_of, words_of
 
-OUTPUT_ONLY = frozenset({"job_id", "state", "version", "create_time", "update_time", "next_occurrence", "error"})
+OUTPUT_ONLY = frozenset(
+    {
+        "job_id",
+        "state",
+        "version",
+        "create_time",
+        "update_time",
+        "next_occurrence",
+        "error",
+        "next_due",
+        "jitter_offset",
+    }
+)
 _OTHER_KEYS = ("payload_text", "payload_json")
-_OWN_JSON_FORM = ("google.protobuf.Timestamp", "google.protobuf.Duration")
+_TIMESTAMP, _LENGTH = "google.protobuf.Timestamp", "google.protobuf.Duration"
 
 
 def read_job(file: Path) -> job_pb2.Job:
@@ -95,6 +110,17 @@ def _normal(value: Any, descriptor: Any, path: str, place: str) -> dict[str, Any
 
 
 def _value(item: Any, field: FieldDescriptor, path: str, place: str) -> Any:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        return item
+    if not field.is_repeated:
+        return _single(item, field, path, place)
+    if not isinstance(item, list):
+        raise usage(f"{place}: {path} must be a list", f"write [{json.dumps(item, default=str)}]")
+    return [_single(one, field, f"{path}[{index}]", place) for index, one in enumerate(item)]
+
+
+def _single(item: Any, field: FieldDescriptor, path: str, place: str) -> Any:
     if isinstance(item, datetime):
         if item.tzinfo is None:
             raise usage(f"{place}: {path} has no offset from UTC", "add Z or an offset such as +02:00")
@@ -102,25 +128,34 @@ def _value(item: Any, field: FieldDescriptor, path: str, place: str) -> Any:
     if field.enum_type is not None and isinstance(item, str):
         return _enum_name(item, field, path, place)
     if field.type == FieldDescriptor.TYPE_BYTES and isinstance(item, str):
-        try:
-            base64.b64decode(item, validate=True)
-        except binascii.Error:
-            raise usage(f"{place}: {path} must be base64", "payload_text and payload_json take it as it is") from None
-        return item
+        return _base64(item, path, place)
     nested = field.message_type
-    if nested is None or nested.full_name in _OWN_JSON_FORM or nested.GetOptions().map_entry:
+    if nested is None or nested.full_name == _TIMESTAMP:
         return item
+    if nested.full_name == _LENGTH:
+        return _length(item, path, place)
     return _normal(item, nested, path, place)
+
+
+def _base64(item: str, path: str, place: str) -> str:
+    try:
+        base64.b64decode(item, validate=True)
+    except binascii.Error:
+        raise usage(f"{place}: {path} must be base64", "payload_text and payload_json take it as it is") from None
+    return item
+
+
+def _length(item: Any, path: str, place: str) -> str:
+    if not isinstance(item, str):
+        raise usage(f"{place}: {path} must be a length of time", LENGTH_HINT)
+    return duration(read_length(item, f"{place}: {path}")).ToJsonString()
 
 
 def _enum_name(word: str, field: FieldDescriptor, path: str, place: str) -> str:
     assert field.enum_type is not None
-    names = field.enum_type.values_by_name
-    prefix = field.enum_type.values[0].name.removesuffix("UNSPECIFIED")
-    full = word if word in names else prefix + word.upper()
-    if full not in names:
-        words = ", ".join(name.removeprefix(prefix).lower() for name in list(names)[1:])
-        raise usage(f"{place}: {path} must be one of {words}, not {word!r}")
+    full = name_of(field.enum_type, word)
+    if full is None:
+        raise usage(f"{place}: {path} must be one of {', '.join(words_of(field.enum_type))}, not {word!r}")
     return full
 
 

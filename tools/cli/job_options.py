@@ -6,138 +6,74 @@ the server's, which names the field. Called by jobs.py.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from tools.cli import schedule_options
 from tools.cli.exits import usage
-from tools.cli.instants import read_instant, read_length
+from tools.cli.option_fields import Reader, option
 
 if TYPE_CHECKING:
-    from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
     from tidewheel.v1 import job_pb2
 
-WHEN, WHAT, POLICIES = "When", "What", "Policies"
+WHAT, POLICIES = "What", "Policies"
 LARGEST_PAYLOAD_BYTES = 262_144
 
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One option of the two commands."""
-
-    name: str
-    annotation: Any
-
-    @property
-    def parameter(self) -> inspect.Parameter:
-        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=self.annotation)
-
-
-def _text(name: str, panel: str, what: str, metavar: str = "TEXT") -> Field:
-    return Field(name, Annotated[str | None, _option(panel, what, metavar)])
-
-
-def _texts(name: str, panel: str, what: str, metavar: str) -> Field:
-    return Field(name, Annotated[list[str] | None, _option(panel, what, metavar)])
-
-
-def _option(panel: str, what: str, metavar: str) -> Any:
-    return typer.Option(help=what, rich_help_panel=panel, metavar=metavar, show_default=False)
-
-
 FIELDS = (
-    _text("handler", WHAT, "Name under which workers registered the function."),
-    _text("queue", WHAT, "Which workers may take the runs. Default: default."),
-    _text("payload", WHAT, "Text handed to the handler; its type is JSON if it parses as such."),
-    Field("payload_file", Annotated[Path | None, _option(WHAT, "File whose bytes are handed to the handler.", "FILE")]),
-    _text("payload_type", WHAT, "Media type of the payload."),
-    _text("description", WHAT, "For people."),
-    _text("contact", WHAT, "Who is told of dead runs."),
-    _texts("label", WHAT, "key=value; may be repeated.", "KEY=VALUE"),
-    _texts("cron", WHEN, "Cron line of 5, 6 or 7 fields, or a macro such as @daily; may be repeated.", "LINE"),
-    _text("zone", WHEN, "IANA name of the zone in which cron lines are read. Default: UTC.", "ZONE"),
-    _text("every", WHEN, "Interval of elapsed time, such as 10s or 1h30m.", "LENGTH"),
-    _text("at", WHEN, "Once: RFC 3339 with offset, or `in 5m`.", "INSTANT"),
-    _text("anchor", WHEN, "Instant that --every counts from. Default: the registration.", "INSTANT"),
-    _text("start", WHEN, "No occurrence before this instant.", "INSTANT"),
-    _text("end", WHEN, "No occurrence at or after this instant.", "INSTANT"),
-    _text("gap", WHEN, "For wall times that do not exist: end, shift or skip.", "RULE"),
-    _text("repeat", WHEN, "For wall times that occur twice: first, second or both.", "RULE"),
-    Field("retry_attempts", Annotated[int | None, _option(POLICIES, "Most attempts of a run. Default: 4.", "N")]),
-    _text("retry_first_delay", POLICIES, "Delay before the second attempt. Default: 10s.", "LENGTH"),
-    Field("retry_factor", Annotated[float | None, _option(POLICIES, "How delays grow. Default: 2.", "FACTOR")]),
-    _text("retry_max_delay", POLICIES, "Longest delay. Default: 10m.", "LENGTH"),
-    Field("retry_jitter", Annotated[float | None, _option(POLICIES, "How delays spread. Default: 0.1.", "SHARE")]),
-    _text("overlap", POLICIES, "While a run is open: skip (default) or allow.", "POLICY"),
-    _text("catch_up", POLICIES, "For occurrences found late: latest (default) or skip.", "POLICY"),
-    _text("grace", POLICIES, "How late an occurrence is run whatever --catch-up says. Default: 60s.", "LENGTH"),
-    _text("time_limit", POLICIES, "Longest time of one attempt (start_to_close_timeout). Default: 1h.", "LENGTH"),
+    option("handler", str, WHAT, "Name under which workers registered the function."),
+    option("queue", str, WHAT, "Which workers may take the runs. Default: default."),
+    option("payload", str, WHAT, "Text handed to the handler; its type is JSON if it parses as such."),
+    option("payload_file", Path, WHAT, "File whose bytes are handed to the handler.", "FILE"),
+    option("payload_type", str, WHAT, "Media type of the payload."),
+    option("description", str, WHAT, "For people."),
+    option("contact", str, WHAT, "Who is told of dead runs."),
+    option("label", list[str], WHAT, "key=value; repeatable.", "KEY=VALUE"),
+    *schedule_options.FIELDS,
+    option("retry_attempts", int, POLICIES, "Most attempts of a run. Default: 4.", "N"),
+    option("retry_first_delay", str, POLICIES, "Delay before the second attempt. Default: 10s.", "LENGTH"),
+    option("retry_factor", float, POLICIES, "How delays grow. Default: 2.", "FACTOR"),
+    option("retry_max_delay", str, POLICIES, "Longest delay. Default: 10m.", "LENGTH"),
+    option("retry_jitter", float, POLICIES, "How delays spread. Default: 0.1.", "SHARE"),
+    option(
+        "overlap",
+        str,
+        POLICIES,
+        "While a run is open: skip (default), allow, buffer-one, buffer-all or cancel-other.",
+        "POLICY",
+    ),
+    option("max_buffered", int, POLICIES, "With buffer-all: so many runs wait at most. Default: 100.", "N"),
+    option("catch_up", str, POLICIES, "For occurrences found late: latest (default), skip or all.", "POLICY"),
+    option("grace", str, POLICIES, "How late an occurrence is run whatever --catch-up says. Default: 60s.", "LENGTH"),
+    option("catch_up_max", int, POLICIES, "With --catch-up all: the newest so many are run. Default: 6.", "N"),
+    option("catch_up_window", str, POLICIES, "What is later than this is skipped. Default: 366d.", "LENGTH"),
+    option("catch_up_order", str, POLICIES, "With --catch-up all: oldest (default) or newest first.", "ORDER"),
+    option("time_limit", str, POLICIES, "Longest time of one attempt (start_to_close_timeout). Default: 1h.", "LENGTH"),
 )
 
+# Fields of a job that options change in part: what is not given stays as it is.
+PARTLY: Mapping[str, tuple[str, ...]] = {
+    "schedule": schedule_options.NAMES,
+    "retry": ("retry_attempts", "retry_first_delay", "retry_factor", "retry_max_delay", "retry_jitter"),
+    "catch_up": ("catch_up", "grace", "catch_up_max", "catch_up_window", "catch_up_order"),
+}
 
-def takes_job_options(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Give an async command all of FIELDS as options; it receives them as one dict, `given`."""
-    signature = inspect.signature(body, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
-    names = {field.name for field in FIELDS}
 
-    async def command(call: Any, **values: Any) -> None:
-        given = {name: values.pop(name) for name in names}
-        await body(call, **values, given={name: value for name, value in given.items() if value not in (None, [])})
-
-    extended = [own[0], *own[1:], *(field.parameter for field in FIELDS)]
-    head, rest = extended[0], [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in extended[1:]]
-    command.__signature__ = inspect.Signature([head, *rest])  # type: ignore[attr-defined]
-    command.__doc__ = body.__doc__
-    return command
+def changed_in_part(given: Mapping[str, Any]) -> list[str]:
+    """The fields of a job whose present value is needed before `fill`."""
+    return [path for path, names in PARTLY.items() if any(name in given for name in names)]
 
 
 def fill(job: job_pb2.Job, given: dict[str, Any], now: datetime | None = None) -> list[str]:
     """Put what was given into `job`; returns the paths below Job that were touched. Raises Failure(USAGE)."""
-    reader = _Reader(given, now or datetime.now(UTC))
+    reader = Reader(given, now or datetime.now(UTC))
     paths = [path for path, fill_field in _FILLERS.items() if fill_field(job, reader)]
     return sorted(paths)
 
 
-class _Reader:
-    """The given options, read as what they mean; each failure names its option."""
-
-    def __init__(self, given: dict[str, Any], now: datetime) -> None:
-        self.given = given
-        self._now = now
-
-    def any(self, *names: str) -> bool:
-        return any(name in self.given for name in names)
-
-    def instant(self, name: str) -> Any:
-        from tidewheel.schedules import timestamp
-
-        return timestamp(name, read_instant(self.given[name], _flag(name), self._now))
-
-    def length(self, name: str) -> Any:
-        from tidewheel.schedules import duration
-
-        return duration(read_length(self.given[name], _flag(name)))
-
-    def word(self, name: str, kind: EnumTypeWrapper, prefix: str) -> Any:
-        names = kind.keys()
-        known = [key.removeprefix(prefix).lower() for key in names if not key.endswith("_UNSPECIFIED")]
-        if self.given[name].lower() not in known:
-            raise usage(f"{_flag(name)}: must be one of {', '.join(known)}, not {self.given[name]!r}")
-        return kind.Value(prefix + self.given[name].upper())
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _simple(name: str) -> Callable[[job_pb2.Job, _Reader], bool]:
-    def fill_field(job: job_pb2.Job, reader: _Reader) -> bool:
+def _simple(name: str) -> Callable[[job_pb2.Job, Reader], bool]:
+    def fill_field(job: job_pb2.Job, reader: Reader) -> bool:
         if name not in reader.given:
             return False
         setattr(job, name, reader.given[name])
@@ -146,7 +82,7 @@ def _simple(name: str) -> Callable[[job_pb2.Job, _Reader], bool]:
     return fill_field
 
 
-def _payload(job: job_pb2.Job, reader: _Reader) -> bool:
+def _payload(job: job_pb2.Job, reader: Reader) -> bool:
     if not reader.any("payload", "payload_file"):
         return False
     job.payload, derived_type = read_payload(reader.given.get("payload"), reader.given.get("payload_file"))
@@ -155,89 +91,81 @@ def _payload(job: job_pb2.Job, reader: _Reader) -> bool:
     return True
 
 
-def _payload_type(job: job_pb2.Job, reader: _Reader) -> bool:
+def _payload_type(job: job_pb2.Job, reader: Reader) -> bool:
     if "payload_type" in reader.given:
         job.payload_type = reader.given["payload_type"]
     # A new payload brings its type with it.
     return reader.any("payload_type", "payload", "payload_file")
 
 
-def _labels(job: job_pb2.Job, reader: _Reader) -> bool:
-    for pair in reader.given.get("label", ()):
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise usage(f"--label {pair}: takes key=value")
+def _labels(job: job_pb2.Job, reader: Reader) -> bool:
+    for key, value in read_labels(reader.texts("label")).items():
         job.labels[key] = value
     return reader.any("label")
 
 
-def _schedule(job: job_pb2.Job, reader: _Reader) -> bool:
-    """The schedule is one field: what is given replaces it whole, unless a file gave one to begin with."""
-    from tidewheel.v1 import job_pb2
+def read_labels(pairs: Iterable[str]) -> dict[str, str]:
+    """The labels that `key=value` texts stand for. Raises Failure(USAGE)."""
+    labels = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise usage(f"--label {pair}: takes key=value")
+        labels[key] = value
+    return labels
 
-    kinds = [name for name in ("at", "every", "cron") if name in reader.given]
-    if len(kinds) > 1:
-        raise usage(f"only one of {' and '.join(map(_flag, kinds))} can be given", "make one job of each")
-    if not reader.any("at", "every", "cron", "zone", "anchor", "start", "end", "gap", "repeat"):
+
+def _schedule(job: job_pb2.Job, reader: Reader) -> bool:
+    if not reader.any(*schedule_options.NAMES):
         return False
-    if kinds:
-        for other in ("at", "every", "cron", "anchor"):
-            job.schedule.ClearField(other)
-    elif not job.HasField("schedule"):
-        raise usage("the schedule needs --cron, --every or --at", "it is replaced as a whole")
-    job.schedule.cron.extend(reader.given.get("cron", ()))
-    job.schedule.zone = reader.given.get("zone", job.schedule.zone)
-    for name in ("at", "anchor", "start", "end"):
-        if name in reader.given:
-            getattr(job.schedule, name).CopyFrom(reader.instant(name))
-    if "every" in reader.given:
-        job.schedule.every.CopyFrom(reader.length("every"))
-    if "gap" in reader.given:
-        job.schedule.gap = reader.word("gap", job_pb2.GapRule, "GAP_RULE_")
-    if "repeat" in reader.given:
-        job.schedule.repeat = reader.word("repeat", job_pb2.RepeatRule, "REPEAT_RULE_")
+    schedule_options.fill_schedule(job.schedule, reader)
     return True
 
 
-def _retry(job: job_pb2.Job, reader: _Reader) -> bool:
-    given = reader.given
-    if "retry_attempts" in given:
-        job.retry.max_attempts = given["retry_attempts"]
-    if "retry_factor" in given:
-        job.retry.factor = given["retry_factor"]
-    if "retry_jitter" in given:
-        job.retry.jitter = given["retry_jitter"]
+def _retry(job: job_pb2.Job, reader: Reader) -> bool:
+    for field in ("max_attempts", "factor", "jitter"):
+        reader.put_number(job.retry, field, f"retry_{field.removeprefix('max_')}")
     for name in ("first_delay", "max_delay"):
-        if f"retry_{name}" in given:
+        if reader.any(f"retry_{name}"):
             getattr(job.retry, name).CopyFrom(reader.length(f"retry_{name}"))
-    return any(name.startswith("retry_") for name in given)
+    return reader.any(*PARTLY["retry"])
 
 
-def _overlap(job: job_pb2.Job, reader: _Reader) -> bool:
+def _max_buffered(job: job_pb2.Job, reader: Reader) -> bool:
+    reader.put_number(job, "max_buffered", "max_buffered")
+    return reader.any("max_buffered")
+
+
+def _overlap(job: job_pb2.Job, reader: Reader) -> bool:
     from tidewheel.v1 import job_pb2
 
     if "overlap" in reader.given:
-        job.overlap = reader.word("overlap", job_pb2.OverlapPolicy, "OVERLAP_POLICY_")
+        job.overlap = reader.word("overlap", job_pb2.OverlapPolicy)
     return reader.any("overlap")
 
 
-def _catch_up(job: job_pb2.Job, reader: _Reader) -> bool:
+def _catch_up(job: job_pb2.Job, reader: Reader) -> bool:
     from tidewheel.v1 import job_pb2
 
     if "catch_up" in reader.given:
-        job.catch_up.mode = reader.word("catch_up", job_pb2.CatchUpMode, "CATCH_UP_MODE_")
+        job.catch_up.mode = reader.word("catch_up", job_pb2.CatchUpMode)
     if "grace" in reader.given:
         job.catch_up.grace.CopyFrom(reader.length("grace"))
-    return reader.any("catch_up", "grace")
+    reader.put_number(job.catch_up, "max_runs", "catch_up_max")
+    if "catch_up_window" in reader.given:
+        job.catch_up.window.CopyFrom(reader.length("catch_up_window"))
+    if "catch_up_order" in reader.given:
+        job.catch_up.order = reader.word("catch_up_order", job_pb2.CatchUpOrder)
+    return reader.any(*PARTLY["catch_up"])
 
 
-def _time_limit(job: job_pb2.Job, reader: _Reader) -> bool:
+def _time_limit(job: job_pb2.Job, reader: Reader) -> bool:
     if "time_limit" in reader.given:
         job.start_to_close_timeout.CopyFrom(reader.length("time_limit"))
     return reader.any("time_limit")
 
 
-_FILLERS: dict[str, Callable[[Any, _Reader], bool]] = {
+_FILLERS: dict[str, Callable[[Any, Reader], bool]] = {
     **{name: _simple(name) for name in ("handler", "queue", "description", "contact")},
     "payload": _payload,
     "payload_type": _payload_type,
@@ -245,6 +173,7 @@ _FILLERS: dict[str, Callable[[Any, _Reader], bool]] = {
     "schedule": _schedule,
     "retry": _retry,
     "overlap": _overlap,
+    "max_buffered": _max_buffered,
     "catch_up": _catch_up,
     "start_to_close_timeout": _time_limit,
 }

@@ -9,6 +9,8 @@ from tools.cli.commands import Call
 from tools.cli.instants import write_age, write_instant, write_length, write_local
 from tools.cli.payload_views import payload_text
 from tools.cli.plain_text import cut
+from tools.cli.schedule_words import schedule_line
+from tools.cli.words import word_of
 
 LONGEST_SCHEDULE = 40
 
@@ -25,12 +27,14 @@ def show_job(call: Call, job: job_pb2.Job) -> None:
             ("state", state(job)),
             ("error", job.error),
             ("schedule", schedule(job)),
+            ("anchor", write_instant(to_datetime(job.schedule.anchor)) if job.schedule.HasField("anchor") else ""),
             ("next", next_occurrence(call, job)),
+            ("due", _due(call, job)),
             ("handler", job.handler),
             ("queue", job.queue),
             ("payload", payload_text(job.payload, job.payload_type)),
             ("retry", _retry(job)),
-            ("overlap", _word(job_pb2.OverlapPolicy.Name(job.overlap), "OVERLAP_POLICY_")),
+            ("overlap", _overlap(job)),
             ("catch-up", _catch_up(job)),
             ("time limit", _length(job, "start_to_close_timeout")),
             ("description", job.description),
@@ -49,16 +53,23 @@ def show_change(call: Call, done: str, job: job_pb2.Job) -> None:
     if call.as_json:
         call.printer.message(job)
         return
-    call.printer.facts([(done, job.name), ("schedule", schedule(job)), ("next", next_occurrence(call, job))])
+    call.printer.facts(
+        [
+            (done, job.name),
+            ("schedule", schedule(job)),
+            ("next", next_occurrence(call, job)),
+            ("due", _due(call, job)),
+        ]
+    )
 
 
-def row(job: job_pb2.Job) -> list[str]:
-    """The cells of one job in a list: name, state, schedule, next in UTC and in its zone, handler, queue."""
+def row(job: job_pb2.Job, *, whole: bool) -> list[str]:
+    """The cells of one job in a list; its schedule `whole` or cut."""
     upcoming = to_datetime(job.next_occurrence) if job.HasField("next_occurrence") else None
     return [
         job.name,
         "error" if job.error else state(job),
-        cut(schedule(job), LONGEST_SCHEDULE),
+        schedule(job) if whole else cut(schedule(job), LONGEST_SCHEDULE),
         write_instant(upcoming),
         write_local(upcoming, job.schedule.zone),
         job.handler,
@@ -67,25 +78,12 @@ def row(job: job_pb2.Job) -> list[str]:
 
 
 def state(job: job_pb2.Job) -> str:
-    return _word(job_pb2.JobState.Name(job.state), "JOB_STATE_")
+    return word_of(job_pb2.JobState.DESCRIPTOR, job.state)
 
 
 def schedule(job: job_pb2.Job) -> str:
-    """When, in the words of the options that would make it."""
-    when = job.schedule
-    if not job.HasField("schedule"):
-        return "when triggered"
-    if when.HasField("at"):
-        words = [f"at {write_instant(to_datetime(when.at))}"]
-    elif when.HasField("every"):
-        words = [f"every {write_length(to_timedelta(when.every))}"]
-    else:
-        words = [" | ".join(when.cron), f"in {when.zone or 'UTC'}"]
-    if when.HasField("start"):
-        words.append(f"from {write_instant(to_datetime(when.start))}")
-    if when.HasField("end"):
-        words.append(f"until {write_instant(to_datetime(when.end))}")
-    return " ".join(words)
+    """When, on one line."""
+    return schedule_line(job.schedule) if job.HasField("schedule") else "when triggered"
 
 
 def next_occurrence(call: Call, job: job_pb2.Job) -> str:
@@ -96,6 +94,17 @@ def next_occurrence(call: Call, job: job_pb2.Job) -> str:
     local = write_local(instant, job.schedule.zone)
     beside = [f"{local} {job.schedule.zone}"] if local else []
     return f"{write_instant(instant)} ({', '.join([*beside, write_age(instant, call.now)])})"
+
+
+def _due(call: Call, job: job_pb2.Job) -> str:
+    """When the next run may start, where that is not its nominal instant: jitter or a window puts it off."""
+    if not job.HasField("next_due") or job.next_due == job.next_occurrence:
+        return ""
+    due = to_datetime(job.next_due)
+    later = due - to_datetime(job.next_occurrence)
+    jitter = to_timedelta(job.jitter_offset)
+    why = "jitter" if later == jitter else f"of this jitter {write_length(jitter)}" if jitter else "put off by a window"
+    return f"{write_instant(due)} ({write_length(later)} later: {why}; {write_age(due, call.now)})"
 
 
 def _retry(job: job_pb2.Job) -> str:
@@ -110,16 +119,25 @@ def _retry(job: job_pb2.Job) -> str:
     return ", ".join(words)
 
 
+def _overlap(job: job_pb2.Job) -> str:
+    word = word_of(job_pb2.OverlapPolicy.DESCRIPTOR, job.overlap)
+    if job.overlap == job_pb2.OVERLAP_POLICY_BUFFER_ALL and job.max_buffered:
+        return f"{word}, at most {job.max_buffered} wait"
+    return word
+
+
 def _catch_up(job: job_pb2.Job) -> str:
-    mode = _word(job_pb2.CatchUpMode.Name(job.catch_up.mode), "CATCH_UP_MODE_")
-    grace = f"grace {write_length(to_timedelta(job.catch_up.grace))}" if job.catch_up.HasField("grace") else ""
-    return ", ".join(part for part in (mode, grace) if part)
+    policy = job.catch_up
+    words = [word_of(job_pb2.CatchUpMode.DESCRIPTOR, policy.mode)]
+    if policy.mode == job_pb2.CATCH_UP_MODE_ALL:
+        words += [f"at most {policy.max_runs}"] if policy.max_runs else []
+        words += [f"{order} first"] if (order := word_of(job_pb2.CatchUpOrder.DESCRIPTOR, policy.order)) else []
+    if policy.mode != job_pb2.CATCH_UP_MODE_SKIP and policy.HasField("window"):
+        words.append(f"window {write_length(to_timedelta(policy.window))}")
+    if policy.HasField("grace"):
+        words.append(f"grace {write_length(to_timedelta(policy.grace))}")
+    return ", ".join(word for word in words if word)
 
 
 def _length(job: job_pb2.Job, name: str) -> str:
     return write_length(to_timedelta(getattr(job, name))) if job.HasField(name) else ""
-
-
-def _word(name: str, prefix: str) -> str:
-    word = name.removeprefix(prefix).lower()
-    return "" if word == "unspecified" else word

@@ -1,18 +1,23 @@
-"""`tidewheel job ...`: registers, reads, steers and triggers jobs."""
+"""`tidewheel job ...`: registers, reads, steers and triggers jobs. What else is said of jobs stands beside it.
+
+Called by main.py, which puts the commands into their group.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tools.cli.commands import Call, client_command, group
+from tools.cli.commands import Call, client_command
 from tools.cli.exits import usage
-from tools.cli.job_options import fill, read_payload, takes_job_options
+from tools.cli.job_options import FIELDS, changed_in_part, fill, read_payload
+from tools.cli.option_fields import takes_options
 from tools.cli.printing import Column
 
-app = group("Register, read, steer and trigger jobs.")
+if TYPE_CHECKING:
+    from tidewheel.v1 import job_pb2
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.", show_default=False)]
 OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the job.", show_default=False)]
@@ -25,8 +30,22 @@ EtagOption = Annotated[str, typer.Option(help="Refuse if somebody changed the jo
 NoteOption = Annotated[str, typer.Option(help="Why, for the job's history.")]
 
 
-@client_command(app, "create")
-@takes_job_options
+def register(app: typer.Typer) -> None:
+    """Put the commands into the group of the jobs."""
+    for name, command in (
+        ("create", create),
+        ("get", get),
+        ("list", list_jobs),
+        ("update", update),
+        ("pause", pause),
+        ("resume", resume),
+        ("delete", delete),
+        ("trigger", trigger),
+    ):
+        client_command(app, name)(command)
+
+
+@takes_options(FIELDS)
 async def create(
     call: Call,
     given: dict[str, Any],
@@ -49,7 +68,6 @@ async def create(
     job_views.show_change(call, "created", await call.api.jobs("CreateJob", request))
 
 
-@client_command(app, "get")
 async def get(
     call: Call,
     name: OptionalName = None,
@@ -66,7 +84,6 @@ async def get(
     job_views.show_job(call, await call.api.jobs("GetJob", request))
 
 
-@client_command(app, "list")
 async def list_jobs(
     call: Call,
     prefix: Annotated[str, typer.Option(help="Only names that begin with this.")] = "",
@@ -91,12 +108,11 @@ async def list_jobs(
         Column("HANDLER", 3),
         Column("QUEUE", 5),
     ]
-    rows = [job_views.row(job) for job in answer.jobs]
+    rows = [job_views.row(job, whole=not call.printer.terminal) for job in answer.jobs]
     call.printer.table(columns, rows, empty=f"no jobs in namespace {call.namespace}")
 
 
-@client_command(app, "update")
-@takes_job_options
+@takes_options(FIELDS)
 async def update(
     call: Call,
     given: dict[str, Any],
@@ -106,22 +122,21 @@ async def update(
     note: NoteOption = "",
     request_id: RequestIdOption = None,
 ) -> None:
-    """Change what is given of a job, from now on. The schedule, the retries and the labels are each replaced whole."""
+    """Change what is given of a job, from now on. Lists and labels that are given replace those of the job."""
     from google.protobuf.field_mask_pb2 import FieldMask
     from tidewheel.v1 import job_pb2, job_service_pb2
 
     from tools.cli import api, job_file, job_views
 
     job = job_file.read_job(file) if file else job_pb2.Job()
-    identity = ("namespace", "name", "etag")
-    paths = {field.name for field, _ in job.ListFields() if field.name not in identity} | set(
-        fill(job, given, call.now)
-    )
     job.namespace = job.namespace or call.namespace
     job.name = name or job.name
     job.etag = etag or job.etag
     if not job.name:
         raise usage("which job? its name is missing", "tidewheel job update NAME ...")
+    in_file = {field.name for field, _ in job.ListFields()} - {"namespace", "name", "etag"}
+    await _take_present(call, job, [path for path in changed_in_part(given) if path not in in_file])
+    paths = in_file | set(fill(job, given, call.now))
     if not paths:
         raise usage("nothing to change was given", "see `tidewheel job update --help`")
     request = job_service_pb2.UpdateJobRequest(
@@ -130,7 +145,20 @@ async def update(
     job_views.show_change(call, "updated", await call.api.jobs("UpdateJob", request))
 
 
-@client_command(app, "pause")
+async def _take_present(call: Call, job: job_pb2.Job, paths: list[str]) -> None:
+    """Fill fields that are changed in part with what the job has; whoever changes it meanwhile has this refused."""
+    from tidewheel.v1 import job_service_pb2
+
+    if not paths:
+        return
+    request = job_service_pb2.GetJobRequest(namespace=job.namespace, name=job.name)
+    present = await call.api.jobs("GetJob", request)
+    for path in paths:
+        if present.HasField(path):
+            getattr(job, path).CopyFrom(getattr(present, path))
+    job.etag = job.etag or present.etag
+
+
 async def pause(
     call: Call, name: NameArgument, etag: EtagOption = "", note: NoteOption = "", request_id: RequestIdOption = None
 ) -> None:
@@ -138,7 +166,6 @@ async def pause(
     await _steer(call, "PauseJob", "paused", name, etag, note, request_id)
 
 
-@client_command(app, "resume")
 async def resume(
     call: Call, name: NameArgument, etag: EtagOption = "", note: NoteOption = "", request_id: RequestIdOption = None
 ) -> None:
@@ -146,7 +173,6 @@ async def resume(
     await _steer(call, "ResumeJob", "resumed", name, etag, note, request_id)
 
 
-@client_command(app, "delete")
 async def delete(
     call: Call, name: NameArgument, etag: EtagOption = "", note: NoteOption = "", request_id: RequestIdOption = None
 ) -> None:
@@ -154,7 +180,6 @@ async def delete(
     await _steer(call, "DeleteJob", "deleted", name, etag, note, request_id)
 
 
-@client_command(app, "trigger")
 async def trigger(
     call: Call,
     name: NameArgument,

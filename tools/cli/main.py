@@ -51,16 +51,18 @@ def build() -> typer.Typer:
     def options(version: VersionOption = False) -> None:
         """Tidewheel, a reliable job scheduler: start its parts, and speak with them."""
 
+    job = group("Register, read, steer and trigger jobs.")
     worker = group("Run workers that come with the server.")
     importer = group("Bring in schedules from elsewhere.")
     dispatcher = typer.Typer(help="Start a dispatcher, or list those that run.", invoke_without_command=True)
     dev.register(app)
     roles.register(app, dispatcher, worker)
     cluster.register(app, dispatcher)
+    jobs.register(job)
     crontabs.register(importer)
     app.add_typer(dispatcher, name="dispatcher")
     app.add_typer(worker, name="worker")
-    app.add_typer(jobs.app, name="job")
+    app.add_typer(job, name="job")
     app.add_typer(runs.app, name="run")
     app.add_typer(shards.app, name="shard")
     app.add_typer(importer, name="import")
