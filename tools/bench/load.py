@@ -14,7 +14,7 @@ import asyncpg
 from core.ids import chain_id, job_hash, occurrence_run_id, shard_of
 from core.jobspec import JobSpec
 from core.policy import Overlap
-from core.schedule import Schedule
+from core.schedule import Every, Schedule
 
 US = 1_000_000
 
@@ -28,13 +28,14 @@ class Expected:
 
 def one_offs(count: int, from_us: int, over_us: int) -> list[Schedule]:
     """`count` jobs that fire once, spread evenly over a span."""
-    return [Schedule(at_us=from_us + over_us * n // count) for n in range(count)]
+    return [Schedule(at_us=(from_us + over_us * n // count,)) for n in range(count)]
 
 
 def recurring(count: int, every_us: int, from_us: int, until_us: int) -> list[Schedule]:
     """`count` jobs that fire at every `every_us`, their phases spread evenly."""
     return [
-        Schedule(every_us=every_us, anchor_us=from_us + every_us * n // count, end_us=until_us) for n in range(count)
+        Schedule(every=(Every(elapsed_us=every_us, anchor_us=from_us + every_us * n // count),), end_us=until_us)
+        for n in range(count)
     ]
 
 
@@ -59,7 +60,7 @@ class Loader:
             if first_us is None:
                 raise ValueError(f"schedule {number} has no occurrence after the load")
             jobs.append((job_id, "default", f"{prefix}-{number}", hash16, shard, 1, 1, now_us, now_us, now_us, 0, ""))
-            versions.append((job_id, 1, 1, spec, b"", now_us, "bench", "", "", ""))
+            versions.append((job_id, 1, 1, spec, b"", now_us, now_us, "bench", "", "", ""))
             bucket = first_us // self._bucket_width_us
             due.append((shard, bucket, first_us, chain_id(job_id, 1), 1, job_id, 1, first_us))
             at_us: int | None = first_us
@@ -117,6 +118,6 @@ _JOBS = (
     "deleted_us", "error",
 )  # fmt: skip
 _VERSIONS = (
-    "job_id", "version", "state", "spec", "payload", "cutover_us", "author", "request_id", "note", "trace",
+    "job_id", "version", "state", "spec", "payload", "cutover_us", "from_us", "author", "request_id", "note", "trace",
 )  # fmt: skip
 _DUE = ("shard", "bucket", "due_at_us", "id", "kind", "job_id", "job_version", "scheduled_for_us")

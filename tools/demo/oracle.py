@@ -15,6 +15,7 @@ from cronsim import CronSim
 from tidewheel.v1 import job_pb2
 
 US_PER_S = 1_000_000
+_NOT_RECKONED = ("start", "end", "exclude", "jitter")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MACROS = MappingProxyType(
     {
@@ -30,20 +31,30 @@ MACROS = MappingProxyType(
 
 
 def occurrences(schedule: job_pb2.Schedule, after_us: int, before_us: int) -> tuple[int, ...]:
-    """The instants strictly between the two at which a schedule has an occurrence, in microseconds, ascending."""
-    if schedule.HasField("at"):
-        found = {schedule.at.ToMicroseconds()}
-    elif schedule.HasField("every"):
-        found = set(_steps(schedule, after_us, before_us))
-    else:
-        zone = ZoneInfo(schedule.zone or "UTC")
-        found = {at for line in schedule.cron for at in _line(line, zone, after_us, before_us)}
+    """The instants strictly between the two at which a schedule has an occurrence, in microseconds, ascending.
+
+    Raises ValueError for what this reckoning does not know: it must not judge by half of a schedule.
+    """
+    unknown = [name for name in _NOT_RECKONED if getattr(schedule, name).ByteSize()] + [
+        name for name in ("windows", "max_runs") if getattr(schedule, name)
+    ]
+    if unknown:
+        raise ValueError(f"cannot reckon with {', '.join(unknown)}")
+    zone = ZoneInfo(schedule.zone or "UTC")
+    found = {at.ToMicroseconds() for at in schedule.at}
+    for interval in schedule.every:
+        found.update(_steps(interval, schedule.anchor.ToMicroseconds(), after_us, before_us))
+    for line in schedule.cron:
+        found.update(_line(line, zone, after_us, before_us))
     return tuple(sorted(at for at in found if after_us < at < before_us))
 
 
-def _steps(schedule: job_pb2.Schedule, after_us: int, before_us: int) -> Iterator[int]:
-    every_us = schedule.every.ToMicroseconds()
-    anchor_us = schedule.anchor.ToMicroseconds()
+def _steps(interval: job_pb2.Interval, anchor_us: int, after_us: int, before_us: int) -> Iterator[int]:
+    if not interval.HasField("elapsed"):
+        raise ValueError("cannot reckon with calendar intervals")
+    every_us = interval.elapsed.ToMicroseconds()
+    if interval.HasField("anchor"):
+        anchor_us = interval.anchor.ToMicroseconds()
     at = anchor_us + max(0, (after_us - anchor_us) // every_us) * every_us
     while at < before_us:
         yield at

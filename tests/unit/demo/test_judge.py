@@ -26,7 +26,7 @@ def job(name: str, **when: object) -> job_pb2.Job:
 
 def every(name: str, seconds: int) -> job_pb2.Job:
     made = job(name)
-    made.schedule.every.FromSeconds(seconds)
+    made.schedule.every.add().elapsed.FromSeconds(seconds)
     made.schedule.anchor.FromMicroseconds(us(BEGAN))
     return made
 
@@ -94,6 +94,35 @@ def test_a_run_that_was_no_occurrence_is_found() -> None:
 
 def test_a_line_whose_time_lies_outside_of_the_demo_is_expected_not_to_run() -> None:
     assert expectation(JOBS[3], us(END), occurrences).due_us == ()
+
+
+def test_times_that_join_in_one_schedule_are_one_series() -> None:
+    union = every("union", 10)
+    union.schedule.cron.append("*/15 * * * * *")
+    union.schedule.at.add().FromMicroseconds(us("2026-06-03T12:00:31Z"))
+    found = occurrences(union.schedule, us("2026-06-03T12:00:10.4Z"), us("2026-06-03T12:00:31.5Z"))
+    assert [at - us("2026-06-03T12:00:00Z") for at in found] == [
+        15_000_000,
+        20_400_000,
+        30_000_000,
+        30_400_000,
+        31_000_000,
+    ]
+
+
+@pytest.mark.parametrize("name", ["windows", "max_runs", "jitter", "months"])
+def test_a_schedule_that_cannot_be_reckoned_with_is_never_judged_by_half(name: str) -> None:
+    schedule = job_pb2.Schedule(cron=["* * * * *"])
+    if name == "windows":
+        schedule.windows.append("nights")
+    elif name == "max_runs":
+        schedule.max_runs = 3
+    elif name == "jitter":
+        schedule.jitter.seconds = 3
+    else:
+        schedule.every.add(months=1)
+    with pytest.raises(ValueError, match="cannot reckon"):
+        occurrences(schedule, us(BEGAN), us(END))
 
 
 def test_what_falls_due_after_the_window_may_run_and_need_not() -> None:
