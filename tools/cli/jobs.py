@@ -28,6 +28,9 @@ FileOption = Annotated[
 RequestIdOption = Annotated[str | None, typer.Option(help="Repeating a call with the same id changes nothing twice.")]
 EtagOption = Annotated[str, typer.Option(help="Refuse if somebody changed the job since it was read.")]
 NoteOption = Annotated[str, typer.Option(help="Why, for the job's history.")]
+CatchUpOption = Annotated[
+    bool, typer.Option("--catch-up", help="Let the catch-up policy decide about what became due during the pause.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -167,10 +170,18 @@ async def pause(
 
 
 async def resume(
-    call: Call, name: NameArgument, etag: EtagOption = "", note: NoteOption = "", request_id: RequestIdOption = None
+    call: Call,
+    name: NameArgument,
+    catch_up: CatchUpOption = False,
+    etag: EtagOption = "",
+    note: NoteOption = "",
+    request_id: RequestIdOption = None,
 ) -> None:
-    """End a pause."""
-    await _steer(call, "ResumeJob", "resumed", name, etag, note, request_id)
+    """End a pause. What became due meanwhile is recorded as skipped, or caught up with as the job's policy says."""
+    from tidewheel.v1 import job_service_pb2
+
+    choice = job_service_pb2.PAUSED_OCCURRENCES_CATCH_UP if catch_up else job_service_pb2.PAUSED_OCCURRENCES_SKIP
+    await _steer(call, "ResumeJob", "resumed", name, etag, note, request_id, paused=choice)
 
 
 async def delete(
@@ -210,11 +221,14 @@ async def trigger(
     run_views.show_change(call, "triggered", await call.api.jobs("TriggerJob", request))
 
 
-async def _steer(call: Call, method: str, done: str, name: str, etag: str, note: str, request_id: str | None) -> None:
+async def _steer(
+    call: Call, method: str, done: str, name: str, etag: str, note: str, request_id: str | None, **more: Any
+) -> None:
     from tidewheel.v1 import job_service_pb2
 
     from tools.cli import api, job_views
 
     kind = getattr(job_service_pb2, f"{method}Request")
-    request = kind(namespace=call.namespace, name=name, etag=etag, note=note, request_id=api.request_id(request_id))
+    own = {"namespace": call.namespace, "name": name, "etag": etag, "note": note}
+    request = kind(**own, request_id=api.request_id(request_id), **more)
     job_views.show_change(call, done, await call.api.jobs(method, request))

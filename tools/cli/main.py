@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from tools.cli import cluster, crontabs, dev, jobs, roles, runs, shards
+from tools.cli import cluster, crontabs, dev, job_versions, jobs, roles, runs, shards
 from tools.cli.commands import group
 from tools.cli.exits import ExitCode, Failure, described
 from tools.cli.plain_text import one_line
@@ -59,6 +59,7 @@ def build() -> typer.Typer:
     roles.register(app, dispatcher, worker)
     cluster.register(app, dispatcher)
     jobs.register(job)
+    job_versions.register(job)
     crontabs.register(importer)
     app.add_typer(dispatcher, name="dispatcher")
     app.add_typer(worker, name="worker")

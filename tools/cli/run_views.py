@@ -10,6 +10,7 @@ from tools.cli.commands import Call
 from tools.cli.exits import usage
 from tools.cli.instants import write_instant
 from tools.cli.payload_views import payload_text
+from tools.cli.words import name_of, word_of, words_of
 
 
 def show_run(call: Call, run: run_pb2.Run) -> None:
@@ -24,9 +25,11 @@ def show_run(call: Call, run: run_pb2.Run) -> None:
             ("namespace", run.namespace),
             ("state", state(run)),
             ("why", run.explanation),
-            ("cause", _word(run_pb2.RunCause.Name(run.cause), "RUN_CAUSE_")),
+            ("cause", word_of(run_pb2.RunCause.DESCRIPTOR, run.cause)),
+            ("operation", run.operation_id),
             ("scheduled for", _instant(run, "scheduled_for")),
             ("due at", _instant(run, "due_at") if run.due_at != run.scheduled_for else ""),
+            ("buffered", "behind other runs of its job" if run.buffered else ""),
             ("started", _instant(run, "start_time")),
             ("late", lateness(run)),
             ("ended", _instant(run, "end_time")),
@@ -70,7 +73,7 @@ def attempt_row(attempt: run_pb2.Attempt) -> list[str]:
     """The cells of one attempt in a list."""
     return [
         str(attempt.attempt),
-        _word(run_pb2.AttemptOutcome.Name(attempt.outcome), "ATTEMPT_OUTCOME_"),
+        word_of(run_pb2.AttemptOutcome.DESCRIPTOR, attempt.outcome),
         _instant(attempt, "start_time"),
         _took(attempt),
         attempt.worker,
@@ -79,16 +82,14 @@ def attempt_row(attempt: run_pb2.Attempt) -> list[str]:
 
 
 def state(run: run_pb2.Run) -> str:
-    return _word(run_pb2.RunState.Name(run.state), "RUN_STATE_")
+    return word_of(run_pb2.RunState.DESCRIPTOR, run.state)
 
 
 def state_name(word: str) -> str:
     """The full name of the state that a word stands for. Raises Failure(USAGE)."""
-    names = run_pb2.RunState.keys()
-    known = {_word(name, "RUN_STATE_"): name for name in names if not name.endswith("UNSPECIFIED")}
-    name = known.get(word.lower())
+    name = name_of(run_pb2.RunState.DESCRIPTOR, word)
     if name is None:
-        raise usage(f"--state: must be one of {', '.join(known)}, not {word!r}")
+        raise usage(f"--state: must be one of {', '.join(words_of(run_pb2.RunState.DESCRIPTOR))}, not {word!r}")
     return name
 
 
@@ -111,8 +112,3 @@ def _seconds(seconds: float) -> str:
 
 def _instant(message: Message, name: str) -> str:
     return write_instant(to_datetime(getattr(message, name))) if message.HasField(name) else ""
-
-
-def _word(name: str, prefix: str) -> str:
-    word = name.removeprefix(prefix).lower()
-    return "" if word == "unspecified" else word
