@@ -36,6 +36,17 @@ def trigger_run_id(namespace: str, request_id: str, hash16: int, accepted_us: in
     return _run_id(hash16, accepted_us, digest)
 
 
+def backfill_run_id(operation_id: UUID, hash16: int, scheduled_for_us: int, made_us: int) -> UUID:
+    """Run id of the occurrence at `scheduled_for_us` in a backfill; `made_us` only places it in time."""
+    digest = _digest64(b"tw-backfill", operation_id.bytes, scheduled_for_us.to_bytes(8, "big", signed=True))
+    return _run_id(hash16, made_us, digest)
+
+
+def operation_audit_id(operation_id: UUID, job_id: UUID) -> UUID:
+    """Id of the audit row of what an operation did to a job."""
+    return UUID(bytes=blake2b(operation_id.bytes + job_id.bytes, digest_size=16, person=b"tw-op-audit").digest())
+
+
 def chain_id(job_id: UUID, job_version: int) -> UUID:
     """Id of the due row that carries the occurrences of one version of a job."""
     named = job_id.bytes + job_version.to_bytes(8, "big")
