@@ -11,6 +11,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from tools.servers.free_port import free_port
@@ -42,8 +43,11 @@ class PostgresServer(LocalServer):
         durable: bool = True,
         logical: bool = False,
         max_connections: int = 300,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(home)
+        # What the server's environment has beside ours.
+        self._environ = dict(environ or {})
         self.bin_dir = find_bin_dir(bin_dir)
         self.version = version_of(self.bin_dir)
         self._durable = durable
@@ -81,6 +85,7 @@ class PostgresServer(LocalServer):
             # Ends every backend too, also one that is busy and would not look at its parent for a while.
             death_signal=signal.SIGQUIT,
             account=runner.account,
+            env={**os.environ, **self._environ},
         )
 
     @property
