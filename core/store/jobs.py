@@ -21,7 +21,7 @@ from core.store.database import Database, Transaction
 from core.store.statement import Kind, statement
 
 _COLUMNS = """j.job_id, j.namespace, j.name, j.hash, j.shard, j.version, j.state, j.cutover_us, j.created_us,
-           j.updated_us, j.deleted_us, j.error, v.spec, v.payload"""
+           j.updated_us, j.deleted_us, j.error, v.from_us, v.spec, v.payload"""
 _SOURCE = "FROM jobs j JOIN job_versions v ON v.job_id = j.job_id AND v.version = j.version"
 
 _BY_NAME = statement(
@@ -62,6 +62,7 @@ _PAGE_BYTES = 2 * 1024 * 1024
 class JobRecord:
     """A job in its present version. Instants in microseconds; `deleted_us` 0: not deleted.
 
+    The version's own occurrences lie strictly after `from_us`, which is `cutover_us`, or the beginning of a pause.
     `spec` is None where the stored form, kept in `stored`, is not readable; `fault` then says why.
     """
 
@@ -73,6 +74,7 @@ class JobRecord:
     version: int
     state: JobState
     cutover_us: int
+    from_us: int
     created_us: int
     updated_us: int
     deleted_us: int
@@ -148,6 +150,7 @@ def job_record(row: Row[Any]) -> JobRecord:
         version=row.version,
         state=JobState(row.state),
         cutover_us=row.cutover_us,
+        from_us=row.from_us,
         created_us=row.created_us,
         updated_us=row.updated_us,
         deleted_us=row.deleted_us,

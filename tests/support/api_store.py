@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from core.enumerator import Enumerator
 from core.jobspec import JobSpec
+from core.occurrences import occurrences_of
 from core.policy import Overlap
 from core.schedule import Schedule
 from core.states import JobState
@@ -16,6 +18,7 @@ from core.store.jobs import JobRecord, Jobs
 from core.store.requests import RequestKey, own_request_id
 from core.store.run_changes import RunChanged, RunChanges, Trigger
 from core.store.runs import RunRecord, Runs
+from core.store.surroundings import Surroundings, Wishes
 from tests.support.clock import ManualClock
 from tests.support.store_world import NOW_US, SHARDS, StoreWorld
 
@@ -30,15 +33,46 @@ def spec(schedule: Schedule | None = MINUTELY, *, overlap: Overlap = Overlap.SKI
     return JobSpec(handler, schedule=schedule, overlap=overlap)
 
 
+@dataclass(frozen=True)
+class Plainly:
+    """A decision that hangs on nothing but the job and the cut-over."""
+
+    decide: Callable[[JobRecord | None, int], NextVersion | None]
+
+    def wishes(self, present: JobRecord | None) -> Wishes:
+        return Wishes()
+
+    def minutes(self, present: JobRecord | None, around: Surroundings, at_us: int) -> frozenset[int]:
+        return frozenset()
+
+    def version(self, present: JobRecord | None, around: Surroundings, at_us: int) -> NextVersion | None:
+        return self.decide(present, at_us)
+
+
+def created(decide: Callable[[int], NextVersion]) -> Plainly:
+    """Decides about a job that is not there yet."""
+    return Plainly(lambda _, at_us: decide(at_us))
+
+
+def changed(decide: Decide) -> Plainly:
+    """Decides about a job that is there."""
+
+    def of_present(present: JobRecord | None, at_us: int) -> NextVersion | None:
+        assert present is not None
+        return decide(present, at_us)
+
+    return Plainly(of_present)
+
+
+def version_at(of: JobSpec, payload: bytes, state: JobState, cutover_us: int) -> NextVersion:
+    """What `of` says, with its first occurrence after the cut-over if the version is to run."""
+    occurrences = occurrences_of(of, {}, Enumerator()) if state is JobState.ACTIVE else None
+    return NextVersion(of, payload, state, None if occurrences is None else occurrences.next_after(cutover_us))
+
+
 def next_version(of: JobSpec, state: JobState = JobState.ACTIVE) -> Callable[[int], NextVersion]:
-    """Decides for `of`, with the first occurrence after the cut-over if the version is to run."""
-
-    def decide(cutover_us: int) -> NextVersion:
-        runs = of.schedule is not None and state is JobState.ACTIVE
-        first_us = of.schedule.next_after(cutover_us) if runs and of.schedule is not None else None
-        return NextVersion(of, b"payload", state, first_us)
-
-    return decide
+    """Decides for `of`."""
+    return lambda cutover_us: version_at(of, b"payload", state, cutover_us)
 
 
 def shown_job(job: JobRecord) -> bytes:
@@ -83,7 +117,7 @@ class ApiStore:
             call or self.call(),
             job_id=job_id or self.world.rand.uuid(),
             name=name,
-            decide=next_version(of or spec()),
+            decision=created(next_version(of or spec())),
             render=shown_job,
         )
 
@@ -93,7 +127,7 @@ class ApiStore:
             return next_version(job.spec, job.state)(cutover_us)
 
         return await self.job_changes.change(
-            call or self.call(), action="job.update", name=name, decide=decide or edit, render=shown_job
+            call or self.call(), action="job.update", name=name, decision=changed(decide or edit), render=shown_job
         )
 
     async def steer(self, state: JobState, name: str = "job") -> Changed:

@@ -23,11 +23,13 @@ from core.coord.coord import EtcdCoord
 from core.coord.layout import Assignment, LeaderInfo, Plan
 from core.coord.ports import Leadership
 from core.coord.settings import etcd_config, session_config
+from core.enumerator import Enumerator
 from core.ids import chain_id, job_hash, shard_of
 from core.jobspec import JobSpec
+from core.occurrences import occurrences_of
 from core.policy import Overlap, Retry
 from core.rand import SystemRand
-from core.schedule import Schedule
+from core.schedule import Every, Schedule
 from core.states import JobState, RunState
 from core.store.audit import Call
 from core.store.cluster import found_cluster
@@ -37,6 +39,7 @@ from core.store.jobs import JobRecord
 from core.store.requests import RequestKey
 from core.store.run_changes import RunChanges, Trigger
 from core.store.runs import RunRecord
+from tests.support.api_store import changed, created, version_at
 from tests.support.ledger_check import LedgerCheck
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher, start_dispatcher
@@ -156,34 +159,37 @@ class Room:
             job_id = uuid4()
 
         def decide(at_us: int) -> NextVersion:
-            return _version(spec, payload, JobState.ACTIVE, at_us)
+            return version_at(spec, payload, JobState.ACTIVE, at_us)
 
         await self.job_changes.create(
-            self.call(), job_id=job_id, name=name or str(job_id), decide=decide, render=lambda job: b""
+            self.call(), job_id=job_id, name=name or str(job_id), decision=created(decide), render=lambda job: b""
         )
         return job_id
 
     async def missed_job(self, spec: JobSpec, since_us: int) -> UUID:
         """A job as it would stand had it been registered before `since_us`, with no owner there ever since."""
         job_id = await self.job_of(replace(spec, schedule=None))
-        assert spec.schedule is not None
-        first_us = spec.schedule.next_after(since_us - 1)
-        assert first_us is not None
+        occurrences = occurrences_of(spec, {}, Enumerator())
+        assert occurrences is not None
+        first = occurrences.next_after(since_us - 1)
+        assert first is not None
         await self.eye.execute(
-            "UPDATE job_versions SET spec = $2, cutover_us = 1 WHERE job_id = $1", job_id, json.dumps(spec.to_json())
+            "UPDATE job_versions SET spec = $2, cutover_us = $3, from_us = $3 WHERE job_id = $1",
+            *(job_id, json.dumps(spec.to_json()), since_us - 1),
         )
-        await self.eye.execute("UPDATE jobs SET cutover_us = 1 WHERE job_id = $1", job_id)
+        await self.eye.execute("UPDATE jobs SET cutover_us = $2 WHERE job_id = $1", job_id, since_us - 1)
         shard = await self.eye.fetchval("SELECT shard FROM jobs WHERE job_id = $1", job_id)
         floor = await self.eye.fetchval("SELECT floor FROM shard_floors WHERE shard = $1", shard)
-        row = (shard, max(floor, self.scale.bucket_of(first_us)), first_us, chain_id(job_id, 1), job_id)
-        await self.eye.execute("INSERT INTO due VALUES ($1, $2, $3, $4, 1, $5, 1, $3)", *row)
-        self.expected[job_id] = list(spec.schedule.between(since_us, now_us(), 1000))
+        bucket = max(floor, self.scale.bucket_of(first.due_us))
+        row = (shard, bucket, first.due_us, chain_id(job_id, 1), job_id, first.nominal_us)
+        await self.eye.execute("INSERT INTO due VALUES ($1, $2, $3, $4, 1, $5, 1, $6)", *row)
+        self.expected[job_id] = [each.nominal_us for each in occurrences.between(since_us, now_us(), 1000)]
         return job_id
 
     async def every_second(self, count: int, *, first_after_s: float = 1.0, **spec: Any) -> UUID:
         """A job that occurs so many times, once a second, and is expected to run each time."""
         first_us = now_us() + round(first_after_s * US_PER_S)
-        schedule = Schedule(every_us=US_PER_S, anchor_us=first_us, end_us=first_us + count * US_PER_S)
+        schedule = Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=first_us, end_us=first_us + count * US_PER_S)
         job_id = await self.job(schedule, **spec)
         self.expected[job_id] = [first_us + n * US_PER_S for n in range(count)]
         return job_id
@@ -191,7 +197,7 @@ class Room:
     async def once(self, after_s: float = 0.3, **spec: Any) -> UUID:
         """A one-off job, expected to run."""
         at_us = now_us() + round(after_s * US_PER_S)
-        job_id = await self.job(Schedule(at_us=at_us), **spec)
+        job_id = await self.job(Schedule(at_us=(at_us,)), **spec)
         self.expected[job_id] = [at_us]
         return job_id
 
@@ -202,11 +208,11 @@ class Room:
         def decide(job: JobRecord, at_us: int) -> NextVersion:
             cutover[:] = [at_us]
             assert job.spec is not None
-            return _version(replace(job.spec, **spec), job.payload, state or job.state, at_us)
+            return version_at(replace(job.spec, **spec), job.payload, state or job.state, at_us)
 
         name = await self.eye.fetchval("SELECT name FROM jobs WHERE job_id = $1", job_id)
         await self.job_changes.change(
-            self.call(), action="job.update", name=name, decide=decide, render=lambda job: b""
+            self.call(), action="job.update", name=name, decision=changed(decide), render=lambda job: b""
         )
         return cutover[0]
 
@@ -280,11 +286,6 @@ class Room:
         """Let the ledger be judged: by the rows, and by what the workers saw."""
         starts = [start for worker in workers for start in worker.starts]
         await LedgerCheck(self.eye, self.expected).hold(starts)
-
-
-def _version(spec: JobSpec, payload: bytes, state: JobState, at_us: int) -> NextVersion:
-    runs = state is JobState.ACTIVE and spec.schedule is not None
-    return NextVersion(spec, payload, state, spec.schedule.next_after(at_us) if runs and spec.schedule else None)
 
 
 async def open_room(url: str, isolation: str, etcd_endpoint: str, stack: AsyncExitStack) -> Room:

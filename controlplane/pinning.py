@@ -1,0 +1,114 @@
+"""What is fixed when a version of a job is made: which calendars, how much jitter, which last occurrence. Pure.
+
+Called by controlplane/next_version.py. Instants are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from uuid import UUID
+
+from core.calendars import CalendarContent, CalendarPin, DaysOff
+from core.enumerator import Enumerator
+from core.errors import Conflict, Invalid
+from core.jobspec import JobSpec
+from core.occurrences import Occurrence, Occurrences, SearchLimit, occurrences_of
+from core.schedule import Schedule
+from core.store.surroundings import MINUTE_US, Surroundings
+
+_JITTER_CANDIDATES = 4
+
+
+def named_calendars(schedule: Schedule | None) -> frozenset[str]:
+    """The names of every calendar that the schedule refers to."""
+    return frozenset() if schedule is None else frozenset((*schedule.exclude_calendars, *schedule.windows))
+
+
+def pinned_calendars(schedule: Schedule | None, around: Surroundings) -> dict[str, CalendarPin]:
+    """The present version of each calendar that the schedule names.
+
+    Raises Invalid, with a path below `job.schedule`, for a name that is no calendar of the namespace, or one of the
+    other kind.
+    """
+    if schedule is None:
+        return {}
+    pins = {}
+    for at, names, wants_days in (
+        ("exclude.calendars", schedule.exclude_calendars, True),
+        ("windows", schedule.windows, False),
+    ):
+        for index, name in enumerate(names):
+            path = f"job.schedule.{at}[{index}]"
+            pin = around.calendars.get(name)
+            content = None if pin is None else around.contents.get(pin)
+            if pin is None or content is None:
+                raise Invalid(path, f"no calendar of the namespace is named {name!r}")
+            if isinstance(content, Invalid):
+                raise Invalid(path, f"calendar {name!r} cannot be read: {content.rule}")
+            if isinstance(content, DaysOff) is not wants_days:
+                rule = "holds days off: name it in exclude.calendars" if not wants_days else "holds windows, not days"
+                raise Invalid(path, f"calendar {name!r} {rule}")
+            pins[name] = pin
+    return pins
+
+
+def occurrences_in(spec: JobSpec, around: Surroundings, enumerator: Enumerator) -> Occurrences | None:
+    """The occurrences of a version, None without a schedule. Raises Conflict where one of its calendars is missing."""
+    try:
+        return occurrences_of(spec, readable(around), enumerator)
+    except Invalid as fault:
+        raise Conflict(f"its occurrences cannot be computed: {fault.rule}", field="name") from None
+
+
+def readable(around: Surroundings) -> Mapping[CalendarPin, CalendarContent]:
+    """The contents that could be read."""
+    return {pin: content for pin, content in around.contents.items() if not isinstance(content, Invalid)}
+
+
+def first_after(occurrences: Occurrences | None, instant_us: int) -> Occurrence | None:
+    """The first occurrence after an instant. Where a search was given up its end stands for it: a chain that stands at
+    an instant that is no occurrence makes no run there, and goes on searching."""
+    if occurrences is None:
+        return None
+    try:
+        return occurrences.next_after(instant_us)
+    except SearchLimit as limit:
+        return Occurrence(limit.at_us, limit.at_us)
+
+
+def jitter_candidates(job_id: UUID, jitter_us: int) -> tuple[int, ...]:
+    """The few offsets in [0, jitter_us] that a job may get: the same for the same job."""
+    return tuple(
+        int.from_bytes(blake2b(job_id.bytes + bytes([n]), digest_size=8, person=b"tw-jitter").digest(), "big")
+        % (jitter_us + 1)
+        for n in range(_JITTER_CANDIDATES)
+    )
+
+
+def jitter_minutes(first: Occurrence | None, candidates: Iterable[int]) -> frozenset[int]:
+    """The minutes in which the first occurrence would be due with each of the candidates."""
+    if first is None:
+        return frozenset()
+    return frozenset((first.due_us + offset_us) // MINUTE_US for offset_us in candidates)
+
+
+def emptiest(first: Occurrence | None, candidates: tuple[int, ...], load: Mapping[int, int]) -> int:
+    """Of the candidates the one whose minute holds the fewest due rows; the earlier candidate where they are equal."""
+    if first is None:
+        return candidates[0]
+    return min(candidates, key=lambda offset_us: load.get((first.due_us + offset_us) // MINUTE_US, 0))
+
+
+def with_last(spec: JobSpec, last_us: int | None) -> JobSpec:
+    """The version with this last occurrence."""
+    return replace(spec, pins=replace(spec.pins, last_us=last_us))
+
+
+def last_allowed(occurrences: Occurrences, from_us: int, left: int) -> int | None:
+    """The last nominal instant of `left` occurrences after `from_us`; None where there are fewer anyway."""
+    if left <= 0:
+        return max(0, from_us)
+    last = occurrences.nth_after(from_us, left)
+    return None if last is None else last.nominal_us
