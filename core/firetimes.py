@@ -1,4 +1,4 @@
-"""From wall times to instants: the walk of one cron line, one interval or one instant over a zone's offsets.
+"""From wall times to instants: the walk of one series of wall times over a zone's offsets, and instants as they are.
 
 A zone is a row of runs of constant offset (core/zones.py). Inside a run a wall time is an instant; only where one run
 meets the next do the rules apply, so next and previous are the same walk in two directions and cannot disagree:
@@ -8,19 +8,17 @@ meets the next do the rules apply, so next and previous are the same walk in two
 * repeat (a run starts earlier on the wall): `first` passes over the repeated wall times in the later run, `second` in
   the earlier one, `both` in none;
 * wildcard lines follow elapsed time: they are `skip` and `both`, whatever the schedule says.
-
-Instants are whole seconds here; core/schedule.py turns them to microseconds.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from core.civil import END_S
+from core.civil import END_S, END_US
 from core.clock import US_PER_S
-from core.cron import CronLine
 from core.zones import ZoneTable
 
 
@@ -52,17 +50,36 @@ class Source(Protocol):
         ...
 
 
+class WallSeries(Protocol):
+    """A strictly increasing series of wall times, in whole seconds since 1970-01-01T00:00 on the wall."""
+
+    @property
+    def wildcard(self) -> bool:
+        """Whether the series follows elapsed time rather than the clock on the wall."""
+        ...
+
+    def wall_from(self, wall_s: int, until_s: int) -> int | None:
+        """The first wall time in [wall_s, until_s)."""
+        ...
+
+    def wall_upto(self, wall_s: int, since_s: int) -> int | None:
+        """The last wall time in [since_s, wall_s]."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Once:
-    """One instant."""
+    """Single instants, in ascending order."""
 
-    at_us: int
+    at_us: tuple[int, ...]
 
     def after(self, instant_us: int) -> int | None:
-        return self.at_us if self.at_us > instant_us else None
+        index = bisect_right(self.at_us, instant_us)
+        return self.at_us[index] if index < len(self.at_us) else None
 
     def before(self, instant_us: int) -> int | None:
-        return self.at_us if self.at_us < instant_us else None
+        index = bisect_left(self.at_us, instant_us)
+        return self.at_us[index - 1] if index else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,74 +100,85 @@ class Interval:
         return self.anchor_us + (instant_us - self.anchor_us - 1) // self.every_us * self.every_us
 
 
-class ZonedLine:
-    """One cron line in one zone under one pair of rules. Never changes once built."""
+class Zoned:
+    """One series of wall times in one zone under one pair of rules. Never changes once built.
 
-    __slots__ = ("_gap", "_line", "_offsets", "_repeat", "_starts", "_table")
+    `fraction_us` is added to every wall time: that part of a second which a series of whole seconds leaves out.
+    """
 
-    def __init__(self, line: CronLine, table: ZoneTable, gap: GapRule, repeat: RepeatRule) -> None:
-        self._line = line
+    __slots__ = ("_fraction_us", "_gap", "_offsets", "_repeat", "_series", "_starts", "_table")
+
+    def __init__(
+        self, series: WallSeries, table: ZoneTable, gap: GapRule, repeat: RepeatRule, fraction_us: int = 0
+    ) -> None:
+        self._series = series
         self._table = table
         self._starts = table.starts_s
         self._offsets = table.offsets_s
-        self._gap = GapRule.SKIP if line.wildcard else gap
-        self._repeat = RepeatRule.BOTH if line.wildcard else repeat
+        self._gap = GapRule.SKIP if series.wildcard else gap
+        self._repeat = RepeatRule.BOTH if series.wildcard else repeat
+        self._fraction_us = fraction_us
 
     def after(self, instant_us: int) -> int | None:
         """The first occurrence later than `instant_us`."""
-        earliest = max(0, instant_us // US_PER_S + 1)
-        if earliest >= END_S:
+        whole = max(0, instant_us // US_PER_S + 1)
+        if whole >= END_S:
             return None
+        earliest = max(0, (instant_us - self._fraction_us) // US_PER_S + 1)
         for run in range(self._table.index(earliest), len(self._offsets)):
-            found = self._first_in_run(run, earliest)
-            if found is not None:
-                return found * US_PER_S if found < END_S else None
+            found_us = self._first_in_run(run, earliest, whole)
+            if found_us is not None:
+                return found_us if found_us < END_US else None
         return None
 
     def before(self, instant_us: int) -> int | None:
         """The last occurrence earlier than `instant_us`."""
-        latest = min(END_S - 1, (instant_us - 1) // US_PER_S)
-        if latest < 0:
+        instant_us = min(instant_us, END_US)
+        whole = (instant_us - 1) // US_PER_S
+        if whole < 0:
             return None
-        for run in range(self._table.index(latest), -1, -1):
-            found = self._last_in_run(run, latest)
-            if found is not None:
-                return found * US_PER_S if found >= 0 else None
+        latest = (instant_us - 1 - self._fraction_us) // US_PER_S
+        for run in range(self._table.index(whole), -1, -1):
+            found_us = self._last_in_run(run, latest)
+            if found_us is not None:
+                return found_us if found_us >= 0 else None
         return None
 
-    def _first_in_run(self, run: int, earliest: int) -> int | None:
+    def _first_in_run(self, run: int, earliest: int, whole: int) -> int | None:
         offset = self._offsets[run]
         opens, closes = self._wall_bounds(run)
-        wall = self._line.wall_from(max(opens, earliest + offset), closes)
-        found = None if wall is None else wall - offset
+        wall = self._series.wall_from(max(opens, earliest + offset), closes)
+        found_us = None if wall is None else (wall - offset) * US_PER_S + self._fraction_us
         if run == 0 or self._gap is GapRule.SKIP or offset <= self._offsets[run - 1]:
-            return found
+            return found_us
         start, before = self._starts[run], self._offsets[run - 1]
-        made_up: int | None = None
         if self._gap is GapRule.END:
-            if earliest <= start and self._line.wall_from(start + before, start + offset) is not None:
-                made_up = start
-        else:
-            missing = self._line.wall_from(max(start, earliest) + before, start + offset)
-            made_up = None if missing is None else missing - before
-        return found if made_up is None else made_up if found is None else min(found, made_up)
+            if whole <= start and self._series.wall_from(start + before, start + offset) is not None:
+                return start * US_PER_S
+            return found_us
+        missing = self._series.wall_from(max(start, earliest) + before, start + offset)
+        if missing is None:
+            return found_us
+        made_up_us = (missing - before) * US_PER_S + self._fraction_us
+        return made_up_us if found_us is None else min(found_us, made_up_us)
 
     def _last_in_run(self, run: int, latest: int) -> int | None:
         offset = self._offsets[run]
         opens, closes = self._wall_bounds(run)
-        wall = self._line.wall_upto(min(closes - 1, latest + offset), opens)
-        found = None if wall is None else wall - offset
+        wall = self._series.wall_upto(min(closes - 1, latest + offset), opens)
+        found_us = None if wall is None else (wall - offset) * US_PER_S + self._fraction_us
         if run == 0 or self._gap is GapRule.SKIP or offset <= self._offsets[run - 1]:
-            return found
+            return found_us
         start, before = self._starts[run], self._offsets[run - 1]
-        made_up: int | None = None
         if self._gap is GapRule.END:
-            if self._line.wall_from(start + before, start + offset) is not None:
-                made_up = start
-        else:
-            missing = self._line.wall_upto(min(latest + before, start + offset - 1), start + before)
-            made_up = None if missing is None else missing - before
-        return found if made_up is None else made_up if found is None else max(found, made_up)
+            if found_us is None and self._series.wall_from(start + before, start + offset) is not None:
+                return start * US_PER_S
+            return found_us
+        missing = self._series.wall_upto(min(latest + before, start + offset - 1), start + before)
+        if missing is None:
+            return found_us
+        made_up_us = (missing - before) * US_PER_S + self._fraction_us
+        return made_up_us if found_us is None else max(found_us, made_up_us)
 
     def _wall_bounds(self, run: int) -> tuple[int, int]:
         """The wall times of the run that count, as [opens, closes)."""

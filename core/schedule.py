@@ -1,7 +1,8 @@
 """The Schedule value: when a job runs. Immutable, checked when built, the same on every node and after every restart.
 
-A schedule is one of: a one-off instant, an interval, or a union of cron lines in one zone. All of them may be bounded
-by `start_us` (inclusive) and `end_us` (exclusive). Every question is answered from the value alone: no clock here.
+A schedule is the union of one-off instants, intervals and cron lines in one zone, less what it excludes, bounded by
+`start_us` (inclusive) and `end_us` (exclusive). Every question is answered from the value alone: no clock here. What
+only a job knows (calendars, windows, jitter, the number of runs) is core/occurrences.py's.
 """
 
 from __future__ import annotations
@@ -13,38 +14,42 @@ from functools import cache, cached_property
 from typing import Any
 
 from core.civil import END_US
-from core.clock import US_PER_S
-from core.cron import EveryLine, parse_line, uses_slots
-from core.cron.expression import MAX_EVERY_S
+from core.cron import uses_slots
 from core.errors import Invalid
-from core.firetimes import GapRule, Interval, Once, RepeatRule, Source, ZonedLine
-from core.zones import UTC_NAME, zone, zone_table
+from core.firetimes import GapRule, Interval, RepeatRule, Source
+from core.intervals import Every
+from core.schedule_checks import check_bounds, check_types
+from core.sources import sources_of
+from core.zones import UTC_NAME, zone
 
-MAX_LINES = 32
-MAX_HASH_KEY = 256
-_INSTANTS = ("at_us", "anchor_us", "start_us", "end_us")
+_OF_THE_JOB = frozenset({"exclude_calendars", "windows", "max_runs", "jitter_us"})  # no question here looks at them
 
 
 @dataclass(frozen=True)
 class Schedule:
     """When a job runs. Instants are microseconds since the epoch, in [0, 2200-01-01).
 
-    Exactly one of `at_us`, `every_us` and `cron` is given. Building one raises Invalid(field, rule) with a field such
+    At least one of `at_us`, `every` and `cron` is given. Building one raises Invalid(field, rule) with a field such
     as `schedule.zone` or `schedule.cron[0].minute`; a Schedule that exists is valid.
 
-    at_us      the one instant.
-    every_us   the period of an interval, at least 1 s: anchor_us, anchor_us + every_us, ... (elapsed time).
-    anchor_us  where intervals and `@every` lines count from; required by them. The anchor is the first occurrence.
-    cron       lines; equal instants of several lines are one occurrence. At most 32.
-    zone       IANA name that cron lines are read in; empty becomes UTC.
+    at_us      single instants, kept in ascending order. At most 64.
+    every      intervals (core/intervals.py). At most 16.
+    anchor_us  where `@every` lines count from, and intervals without an anchor of their own; required by them. The
+               anchor is the first occurrence.
+    cron       lines; equal instants of several parts are one occurrence. At most 16.
+    zone       IANA name that cron lines, calendar intervals and excluded dates are read in; empty becomes UTC.
     start_us   first instant at which an occurrence may be; end_us: first instant at which none may be any more.
     gap        what becomes of wall times that do not exist; repeat: of those that exist twice. Lines whose minute or
                hour field starts with `*` need neither.
     hash_key   chooses the slots of `H`; required by lines that have one.
+    exclude_dates, exclude_cron  what is taken away by date (at most 256) and by line (at most 8): core/exclusions.py.
+    exclude_calendars, windows   names of calendars, at most 8 of each.
+    max_runs   the schedule ends after so many occurrences; 0 means without end.
+    jitter_us  how far runs may be put off, at most 24 h.
     """
 
-    at_us: int | None = None
-    every_us: int | None = None
+    at_us: tuple[int, ...] = ()
+    every: tuple[Every, ...] = ()
     anchor_us: int | None = None
     cron: tuple[str, ...] = ()
     zone: str = UTC_NAME
@@ -53,17 +58,32 @@ class Schedule:
     gap: GapRule = GapRule.END
     repeat: RepeatRule = RepeatRule.FIRST
     hash_key: str = ""
+    exclude_dates: tuple[str, ...] = ()
+    exclude_cron: tuple[str, ...] = ()
+    exclude_calendars: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()
+    max_runs: int = 0
+    jitter_us: int = 0
 
     def __post_init__(self) -> None:
-        self._check_types()
-        object.__setattr__(self, "zone", self.zone or UTC_NAME)
-        object.__setattr__(self, "cron", tuple(" ".join(_ascii_words(line)) for line in self.cron))
-        self._check_bounds()
+        check_types(self)
+        self._normalise()
+        check_bounds(self)
         zone(self.zone, field="schedule.zone")
-        if not self._sources:
-            raise Invalid("schedule", "must have exactly one of at_us, every_us and cron")
         if self.next_after(-1) is None:
             raise Invalid("schedule", "never fires: it has no occurrence between start and end")
+
+    def _normalise(self) -> None:
+        settle = object.__setattr__  # the value is frozen, but not yet handed out
+        settle(self, "gap", GapRule(self.gap))
+        settle(self, "repeat", RepeatRule(self.repeat))
+        settle(self, "zone", self.zone or UTC_NAME)
+        settle(self, "at_us", tuple(sorted(set(self.at_us))))
+        settle(self, "every", tuple(self.every))
+        for name in ("cron", "exclude_cron"):
+            settle(self, name, tuple(" ".join(_ascii_words(line)) for line in getattr(self, name)))
+        for name in ("exclude_dates", "exclude_calendars", "windows"):
+            settle(self, name, tuple(getattr(self, name)))
 
     # --- questions -------------------------------------------------------------------------------------------------
 
@@ -71,14 +91,14 @@ class Schedule:
         """The first occurrence later than `instant_us`, or None when there is none any more."""
         if self.start_us is not None and instant_us < self.start_us:
             instant_us = self.start_us - 1
-        found = [at for source in self._sources if (at := source.after(instant_us)) is not None]
+        found = [at for source in self.sources if (at := source.after(instant_us)) is not None]
         end_us = END_US if self.end_us is None else self.end_us
         return min(found) if found and min(found) < end_us else None
 
     def prev_before(self, instant_us: int) -> int | None:
         """The last occurrence earlier than `instant_us`, or None when there is none."""
         instant_us = min(instant_us, END_US if self.end_us is None else self.end_us)
-        found = [at for source in self._sources if (at := source.before(instant_us)) is not None]
+        found = [at for source in self.sources if (at := source.before(instant_us)) is not None]
         start_us = self.start_us or 0
         return max(found) if found and max(found) >= start_us else None
 
@@ -99,8 +119,8 @@ class Schedule:
 
     @property
     def recurring(self) -> bool:
-        """Whether there can be more than one occurrence."""
-        return self.at_us is None
+        """Whether more than single instants are given."""
+        return bool(self.every or self.cron)
 
     def anchored(self, instant_us: int) -> Schedule:
         """The same schedule with `anchor_us` set to `instant_us` if it has none yet."""
@@ -108,81 +128,31 @@ class Schedule:
 
     @cached_property
     def series_key(self) -> str | None:
-        """Equal keys, equal occurrences: how results are shared. None where they hang on an anchor of the job's own."""
-        if not self.cron or any(isinstance(source, Interval) for source in self._sources):
+        """Equal keys, equal answers: how results are shared. None where they hang on instants of the job's own."""
+        if self.at_us or self.every or any(isinstance(source, Interval) for source in self.sources):
             return None
-        slotted = any(uses_slots(line) for line in self.cron)
-        return self._to_json(leave_out={"anchor_us"} if slotted else {"anchor_us", "hash_key"})
-
-    # --- the plan --------------------------------------------------------------------------------------------------
+        slotted = any(uses_slots(line) for line in (*self.cron, *self.exclude_cron))
+        return self._to_json(_OF_THE_JOB | ({"anchor_us"} if slotted else {"anchor_us", "hash_key"}))
 
     @cached_property
-    def _sources(self) -> tuple[Source, ...]:
-        if [self.at_us is not None, self.every_us is not None, bool(self.cron)].count(True) != 1:
-            return ()
-        if self.at_us is not None:
-            return (Once(self.at_us),)
-        if self.every_us is not None:
-            return (Interval(self.every_us, self._required_anchor("every_us")),)
-        return tuple(self._line_source(index, text) for index, text in enumerate(self.cron))
-
-    def _line_source(self, index: int, text: str) -> Source:
-        line = parse_line(text, f"schedule.cron[{index}]", self.hash_key or None)
-        if isinstance(line, EveryLine):
-            return Interval(line.every_s * US_PER_S, self._required_anchor("@every lines"))
-        return ZonedLine(line, zone_table(self.zone), self.gap, self.repeat)
-
-    def _required_anchor(self, what: str) -> int:
-        if self.anchor_us is None:
-            raise Invalid("schedule.anchor_us", f"is required by {what}: the instant that they count from")
-        return self.anchor_us
-
-    # --- checks ----------------------------------------------------------------------------------------------------
-
-    def _check_types(self) -> None:
-        for name in (*_INSTANTS, "every_us"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-                raise Invalid(f"schedule.{name}", "must be a whole number of microseconds")
-        for name in ("zone", "hash_key"):
-            if not isinstance(getattr(self, name), str):
-                raise Invalid(f"schedule.{name}", "must be text")
-        if not isinstance(self.cron, (tuple, list)) or not all(isinstance(line, str) for line in self.cron):
-            raise Invalid("schedule.cron", "must be a list of cron lines")
-        for name, kind in (("gap", GapRule), ("repeat", RepeatRule)):
-            try:
-                object.__setattr__(self, name, kind(getattr(self, name)))
-            except ValueError:
-                raise Invalid(f"schedule.{name}", f"must be one of {', '.join(kind)}") from None
-
-    def _check_bounds(self) -> None:
-        for name in _INSTANTS:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < END_US:
-                raise Invalid(
-                    f"schedule.{name}", "must lie between 1970-01-01 and 2199-12-31, in microseconds since the epoch"
-                )
-        if self.every_us is not None and not US_PER_S <= self.every_us <= MAX_EVERY_S * US_PER_S:
-            raise Invalid("schedule.every_us", "must be from 1 second to 100 years, in microseconds")
-        if self.start_us is not None and self.end_us is not None and self.end_us <= self.start_us:
-            raise Invalid("schedule.end_us", "must be later than start_us")
-        if len(self.cron) > MAX_LINES:
-            raise Invalid("schedule.cron", f"must be at most {MAX_LINES} lines, not {len(self.cron)}")
-        if len(self.hash_key) > MAX_HASH_KEY or not self.hash_key.isprintable():
-            raise Invalid("schedule.hash_key", f"must be at most {MAX_HASH_KEY} printable characters")
+    def sources(self) -> tuple[Source, ...]:
+        """The series whose union the schedule is: of `at_us`, then of each interval, then of each line."""
+        return sources_of(self)
 
     # --- JSON ------------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
         """Canonical JSON text: equal schedules give equal text; keys at their default are left out."""
-        return self._to_json(leave_out=set())
+        return self._to_json(frozenset())
 
-    def _to_json(self, leave_out: set[str]) -> str:
+    def _to_json(self, leave_out: frozenset[str] | set[str]) -> str:
         kept = {
             name: value
             for name, default in _defaults()
             if name not in leave_out and (value := getattr(self, name)) != default
         }
+        if "every" in kept:
+            kept["every"] = [every.to_json() for every in self.every]
         return json.dumps(kept, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -200,6 +170,9 @@ class Schedule:
                 raise Invalid(
                     f"schedule.{ascii(key[:40])[1:-1]}", f"is not a known key; known are {', '.join(sorted(known))}"
                 )
+        if isinstance(document.get("every"), list):
+            intervals = enumerate(document["every"])
+            document["every"] = [Every.from_json(stored, f"schedule.every[{index}]") for index, stored in intervals]
         return cls(**document)
 
 
