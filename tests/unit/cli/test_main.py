@@ -23,7 +23,8 @@ def test_help_loads_nothing_that_only_commands_need() -> None:
 
 
 def test_help_is_there_for_every_command() -> None:
-    for words in ([], ["dev"], ["worker", "exec"], ["job", "create"], ["run", "list"], ["import", "crontab"]):
+    groups = (["job", "create"], ["job", "versions"], ["job", "diff"], ["job", "restore"], ["run", "list"])
+    for words in ([], ["dev"], ["worker", "exec"], *groups, ["import", "crontab"]):
         done = tidewheel(*words, "--help")
         assert done.code == 0
         assert done.out.startswith("Usage: tidewheel")
@@ -41,6 +42,13 @@ def test_the_version_is_one_line() -> None:
         (["job", "create", "x", "--hanlder", "y"], "--hanlder"),
         (["job", "create"], "the job needs a name"),
         (["job", "create", "x", "--every", "10"], "--every: '10' is not a length of time"),
+        (["job", "create", "x", "--every", "2d"], "--every: '2d': a day is not always 24 hours"),
+        (["job", "create", "x", "--every-days", "two"], "--every-days"),
+        (["job", "create", "x", "--jitter", "5m"], "the schedule needs a time"),
+        (["job", "create", "x", "--overlap", "queue"], "--overlap: must be one of skip, allow, buffer-one"),
+        (["job", "versions"], "give either a name or --id"),
+        (["job", "diff", "x"], "FROM"),
+        (["job", "restore", "x", "0"], "VERSION"),
         (["job", "create", "x", "--at", "2030-01-01T00:00:00"], "has no offset from UTC"),
         (["job", "get"], "give either a name or --id"),
         (["job", "list", "--output", "yaml"], "--output"),
