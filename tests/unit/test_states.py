@@ -13,12 +13,16 @@ from core.errors import InvariantBroken
 from core.states import (
     ENDED_RUN_STATES,
     JOB_TRANSITIONS,
+    OPEN_OPERATION_STATES,
     OPEN_RUN_STATES,
+    OPERATION_TRANSITIONS,
     RUN_TRANSITIONS,
     TERM_TRANSITIONS,
     AttemptOutcome,
     DueKind,
     JobState,
+    OperationKind,
+    OperationState,
     RunCause,
     RunEvent,
     RunState,
@@ -34,6 +38,7 @@ ARROW = re.compile(r"^\s+(\S+) --> (\w+|\[\*\])(?:: (\w+))?$", re.MULTILINE)
 MACHINES: dict[str, tuple[type[IntEnum], Mapping[tuple[IntEnum, IntEnum], IntEnum]]] = {
     "Run": (RunState, RUN_TRANSITIONS),  # type: ignore[dict-item]
     "Job": (JobState, JOB_TRANSITIONS),  # type: ignore[dict-item]
+    "Operation": (OperationState, OPERATION_TRANSITIONS),  # type: ignore[dict-item]
     "Term": (TermState, TERM_TRANSITIONS),  # type: ignore[dict-item]
 }
 CHECKED = {
@@ -44,6 +49,8 @@ CHECKED = {
     ("attempts", "outcome"): AttemptOutcome,
     ("due", "kind"): DueKind,
     ("skips", "reason"): SkipReason,
+    ("operations", "kind"): OperationKind,
+    ("operations", "state"): OperationState,
     ("shard_terms", "state"): TermState,
 }
 
@@ -100,6 +107,8 @@ def test_states_that_nothing_leaves_end_the_chart(title: str) -> None:
         ("Run", "state", RunState),
         ("Attempt", "outcome", AttemptOutcome),
         ("Job", "state", JobState),
+        ("Skip", "reason", SkipReason),
+        ("Operation", "state", OperationState),
         ("Term", "state", TermState),
     ],
 )
@@ -118,6 +127,13 @@ def test_open_and_ended_states_are_told_apart_alike_everywhere() -> None:
     assert f"CHECK ((state IN ({ended})) = (ended_us > 0))" in runs
     assert f"CHECK ((state = {int(RunState.LEASED)}) = (lease_until_us > 0))" in runs
     assert f"CHECK ((state = {int(JobState.DELETED)}) = (deleted_us > 0))" in ddl_of("jobs")
+    assert {row[0] for row in table("Operation", "state") if row[2] == "yes"} == {s.name for s in OPEN_OPERATION_STATES}
+    over = ", ".join(str(int(state)) for state in sorted(set(OperationState) - OPEN_OPERATION_STATES))
+    assert f"CHECK ((state IN ({over})) = (ended_us > 0))" in ddl_of("operations")
+
+
+def test_only_a_backfill_makes_runs_that_name_their_operation() -> None:
+    assert f"CHECK ((cause = {int(RunCause.BACKFILL)}) = (operation_id IS NOT NULL))" in ddl_of("runs")
 
 
 @pytest.mark.parametrize(("table_name", "column"), CHECKED)
