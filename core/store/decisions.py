@@ -10,7 +10,7 @@ from uuid import UUID
 
 from core.fence import FenceView
 from core.policy import Overlap
-from core.states import SkipReason
+from core.states import RunCause, SkipReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class MadeRun:
     """The run behind a consumed due row, as it stands after the statement.
 
     `attempt` 0 waits for its first credit or, if it is `gated`, perhaps for another run of its job to end, also where a
-    lease was offered for it.
+    lease was offered for it. `blocked`: another one was seen in its way.
     """
 
     attempt: int
@@ -114,6 +114,8 @@ class MadeRun:
     payload: bytes | None = None
     progress: bytes | None = None
     gated: bool = False
+    blocked: bool = False
+    cause: RunCause = RunCause.SCHEDULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,12 @@ _SCAN = statement(
     "scan_due",
     Kind.READ,
     """
-    SELECT d.shard, d.bucket, d.due_at_us, d.id, d.kind, d.job_id, d.job_version, d.scheduled_for_us
+    SELECT d.shard, d.bucket, d.due_at_us, d.id, d.kind, d.job_id, d.job_version, d.scheduled_for_us, d.back_us,
+           d.back_to_us
     FROM unnest(CAST(:shards AS BIGINT[]), CAST(:lows AS BIGINT[]), CAST(:highs AS BIGINT[])) AS s(shard, low, high)
     CROSS JOIN LATERAL (
-      SELECT n.shard, n.bucket, n.due_at_us, n.id, n.kind, n.job_id, n.job_version, n.scheduled_for_us
+      SELECT n.shard, n.bucket, n.due_at_us, n.id, n.kind, n.job_id, n.job_version, n.scheduled_for_us, n.back_us,
+             n.back_to_us
       FROM due n
       WHERE n.shard = s.shard AND n.bucket >= s.low AND n.bucket < s.high
       ORDER BY n.shard, n.bucket, n.due_at_us, n.id
@@ -51,7 +53,10 @@ RowKey = tuple[int, int, int, UUID]
 
 @dataclass(frozen=True, slots=True)
 class DueRow:
-    """One row of `due`. For kind RUN `id` is the run id; for kind OCCURRENCE it is the chain's."""
+    """One row of `due`. For kind RUN `id` is the run id; for kind OCCURRENCE it is the chain's.
+
+    A chain that catches up backwards has the next missed occurrence to run in `back_us`, the oldest in `back_to_us`.
+    """
 
     shard: int
     bucket: int
@@ -61,6 +66,8 @@ class DueRow:
     job_id: UUID
     job_version: int
     scheduled_for_us: int
+    back_us: int | None = None
+    back_to_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +104,8 @@ class Discovery:
         rows = await self._database.run(_SCAN, {**_bounds(ranges), "limit_per_shard": limit_per_shard})
         seen = Counter(row[0] for row in rows)
         fresh = [
-            DueRow(shard, bucket, due_at_us, row_id, DueKind(kind), job_id, version, scheduled_for_us)
-            for shard, bucket, due_at_us, row_id, kind, job_id, version, scheduled_for_us in rows
+            DueRow(shard, bucket, due_at_us, row_id, DueKind(kind), job_id, version, scheduled_for_us, back, back_to)
+            for shard, bucket, due_at_us, row_id, kind, job_id, version, scheduled_for_us, back, back_to in rows
             if not known((shard, bucket, due_at_us, row_id))
         ]
         return Scan(fresh, seen)

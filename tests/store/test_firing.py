@@ -8,6 +8,7 @@ import pytest
 
 from core.clock import US_PER_S
 from core.fence import FenceView
+from core.policy import Overlap
 from core.states import DueKind, JobState, RunState, SkipReason
 from core.store.decisions import Fired, LeaseGrant, SkippedRange
 from core.store.marks import Raise
@@ -137,7 +138,7 @@ class TestOverlap:
         term, job = await world.own(0), await world.plant_job()
         await world.plant_run(job, state=state, scheduled_for_us=NOW_US - HOUR_US)
         row = await world.plant_occurrence(job)
-        item = fire_chain(world, job, row, term, lease=grant(), next_us=NEXT_US, overlap_skip=True)
+        item = fire_chain(world, job, row, term, lease=grant(), next_us=NEXT_US, overlap=Overlap.SKIP)
         fired = await world.firing().fire_chains([item], now_us=NOW_US + 9)
         assert (fired.consumed, fired.made) == (FIRST, {})
         assert len(await world.rows("runs")) == 1
@@ -148,13 +149,13 @@ class TestOverlap:
     async def test_an_ended_run_does_not_stand_in_the_way(self, world: StoreWorld) -> None:
         term, job = await world.own(0), await world.plant_job()
         await world.plant_run(job, state=RunState.DEAD, scheduled_for_us=NOW_US - HOUR_US)
-        item = fire_chain(world, job, await world.plant_occurrence(job), term, next_us=NEXT_US, overlap_skip=True)
+        item = fire_chain(world, job, await world.plant_occurrence(job), term, next_us=NEXT_US, overlap=Overlap.SKIP)
         assert attempts(await world.firing().fire_chains([item], now_us=NOW_US)) == {0: 0}
 
     async def test_another_jobs_open_run_does_not_stand_in_the_way(self, world: StoreWorld) -> None:
         term, job, other = await world.own(0), await world.plant_job(), await world.plant_job()
         await world.plant_run(other, scheduled_for_us=NOW_US - HOUR_US)
-        item = fire_chain(world, job, await world.plant_occurrence(job), term, next_us=NEXT_US, overlap_skip=True)
+        item = fire_chain(world, job, await world.plant_occurrence(job), term, next_us=NEXT_US, overlap=Overlap.SKIP)
         assert attempts(await world.firing().fire_chains([item], now_us=NOW_US)) == {0: 0}
 
     async def test_without_the_policy_runs_may_overlap(self, world: StoreWorld) -> None:
@@ -168,14 +169,14 @@ class TestOverlap:
         run_id = await world.plant_run(job, scheduled_for_us=NOW_US - HOUR_US)
         await world.open_runs().stand([(0, 1, job.job_id, run_id)])
         row = await world.plant_occurrence(job)
-        item = fire_chain(world, job, row, term, next_us=NEXT_US, overlap_skip=True, open_from_us=NOW_US - 1)
+        item = fire_chain(world, job, row, term, next_us=NEXT_US, overlap=Overlap.SKIP, open_from_us=NOW_US - 1)
         assert (await world.firing().fire_chains([item], now_us=NOW_US)).made == {}
         assert [s["reason"] for s in await world.rows("skips")] == [SkipReason.OVERLAP]
 
     async def test_the_run_of_the_same_occurrence_is_no_overlap(self, world: StoreWorld) -> None:
         term, job = await world.own(0), await world.plant_job()
         await world.plant_run(job)
-        item = fire_chain(world, job, await world.plant_occurrence(job), term, next_us=NEXT_US, overlap_skip=True)
+        item = fire_chain(world, job, await world.plant_occurrence(job), term, next_us=NEXT_US, overlap=Overlap.SKIP)
         fired = await world.firing().fire_chains([item], now_us=NOW_US)
         assert (fired.consumed, fired.made) == (FIRST, {})
         assert await world.rows("skips") == []
@@ -210,7 +211,7 @@ async def test_a_range_and_an_overlap_are_both_recorded(world: StoreWorld) -> No
     await world.plant_run(job, scheduled_for_us=NOW_US - 9 * HOUR_US)
     row = await world.plant_occurrence(job)
     skipped = SkippedRange(NOW_US - 3 * HOUR_US, NOW_US - HOUR_US, SkipReason.CATCH_UP)
-    item = fire_chain(world, job, row, term, next_us=NEXT_US, skipped=skipped, overlap_skip=True)
+    item = fire_chain(world, job, row, term, next_us=NEXT_US, skipped=skipped, overlap=Overlap.SKIP)
     await world.firing().fire_chains([item], now_us=NOW_US)
     assert [s["reason"] for s in await world.rows("skips")] == [SkipReason.CATCH_UP, SkipReason.OVERLAP]
 

@@ -17,6 +17,7 @@ from core.buckets import NO_END, BucketScale
 from core.clock import US_PER_S, SystemClock
 from core.fence import TermRow
 from core.ids import chain_id, occurrence_run_id
+from core.policy import Overlap
 from core.rand import SeededRand
 from core.states import DueKind, JobState, RunState
 from core.store.cluster import found_cluster
@@ -184,7 +185,7 @@ class StoreWorld:
     async def due(self, shard: int = 0) -> list[DueRow]:
         """Every due row of the shard, wherever it stands, in the order of its key."""
         rows = await self.eye.fetch("SELECT * FROM due WHERE shard = $1 ORDER BY bucket, due_at_us, id", shard)
-        return [DueRow(r[0], r[1], r[2], r[3], DueKind(r[4]), r[5], r[6], r[7]) for r in rows]
+        return [DueRow(r[0], r[1], r[2], r[3], DueKind(r[4]), r[5], r[6], r[7], r[8], r[9]) for r in rows]
 
     async def rows(self, table: str) -> list[dict[str, Any]]:
         """Every row of a table, in the order of its first columns."""
@@ -231,7 +232,8 @@ def fire_chain(
     *,
     lease: LeaseGrant | None = None,
     next_us: int | None = None,
-    overlap_skip: bool = False,
+    overlap: Overlap = Overlap.ALLOW,
+    max_buffered: int = 1,
     skipped: SkippedRange | None = None,
     makes_run: bool = True,
     expect_version: int | None = None,
@@ -240,7 +242,8 @@ def fire_chain(
     """The decision to fire `row`; with `next_us` the chain moves on, without it ends."""
     run = None
     if makes_run:
-        run = NewRun(job.run_id(row.scheduled_for_us), row.scheduled_for_us, row.due_at_us, lease, overlap_skip)
+        run_id = job.run_id(row.scheduled_for_us)
+        run = NewRun(run_id, row.scheduled_for_us, row.due_at_us, lease, overlap, max_buffered)
     following = None if next_us is None else NextOccurrence(world.scale.bucket_of(next_us), next_us, next_us)
     version = job.version if expect_version is None else expect_version
     return FireChain(key_of(row, term), job.job_id, job.version, version, run, skipped, following, open_from_us)

@@ -1,0 +1,60 @@
+"""What is in the way of a run of the same job: the one definition of "open" and "waiting", as conditions in SQL.
+
+Firing, leases and triggers decide by these, always from rows and never from an owner's memory (rule of ownership 10).
+Recent runs are found by the job's index from the shard's open-from mark on; those that have been open for long stand in
+`open_runs`. (Scalar sub-selects: for EXISTS the planner chose a bitmap scan a row.)
+
+A run is `gated` if it may have to wait for others of its job to end: the gate holds for its first attempt. Why no two
+gated runs of a job are ever started beside each other, also at READ COMMITTED, where two statements at once do not see
+each other's rows:
+* Firing starts a gated run only where no other run of the job is open or waits. Whatever waits was written before.
+* Leasing starts the first one that waits (`GOES_BEFORE` is a total order), and only where none is open. Leases of an
+  owner are written one statement after the other, and so are its batches of firing, in which a job appears once.
+* So of a lease and a firing at the same time the firing sees the other's run wait, and its own run waits too.
+* A former owner's statements have ended before its term is closed: they hold the fence.
+"""
+
+from __future__ import annotations
+
+NOW = "CAST(:now_us AS BIGINT)"
+
+# Started and not ended (a wait for a retry included), or waiting for a worker. Of run `r`.
+OPEN = f"(r.state = 2 OR (r.state = 1 AND (r.attempt > 0 OR (NOT r.gated AND r.not_before_us <= {NOW}))))"
+
+# Behind its gate, and due. Of run `r`.
+WAITING = f"(r.gated AND r.state = 1 AND r.attempt = 0 AND r.not_before_us <= {NOW})"
+
+# Either of the two; a trigger that is not yet due is neither.
+OPEN_OR_WAITING = f"(r.state = 2 OR (r.state = 1 AND (r.attempt > 0 OR r.not_before_us <= {NOW})))"
+
+# The runs of a backfill wait behind the schedule's own, and are not counted among those.
+BACKFILL = "r.cause = 3"
+
+
+def goes_before(mine: str) -> str:
+    """Whether the waiting run `r` is to be started before the waiting run `mine`: first in, first out."""
+    return (
+        "(CASE WHEN r.cause = 3 THEN 1 ELSE 0 END, r.scheduled_for_us, r.run_id)"
+        f" < (CASE WHEN {mine}.cause = 3 THEN 1 ELSE 0 END, {mine}.scheduled_for_us, {mine}.run_id)"
+    )
+
+
+def none_of(job: str, condition: str, *, open_from: str) -> str:
+    """That no run of a job but its own fulfils a condition on `r`.
+
+    `job` has the columns shard, job_id and run_id (that run is left out); `open_from` gives the shard's open-from mark.
+    """
+    return f"""(SELECT 1 FROM runs r WHERE r.job_id = {job}.job_id AND r.scheduled_for_us >= {open_from}
+                 AND {condition} AND r.run_id <> {job}.run_id LIMIT 1) IS NULL
+               AND (SELECT 1 FROM open_runs o JOIN runs r ON r.run_id = o.run_id
+                    WHERE o.shard = {job}.shard AND o.job_id = {job}.job_id AND {condition}
+                    AND r.run_id <> {job}.run_id LIMIT 1) IS NULL"""
+
+
+def count_of(job: str, condition: str, *, open_from: str) -> str:
+    """How many runs of a job but its own fulfil a condition on `r`; as for `none_of`."""
+    return f"""(SELECT count(r.run_id) FROM runs r WHERE r.job_id = {job}.job_id AND r.scheduled_for_us >= {open_from}
+                 AND {condition} AND r.run_id <> {job}.run_id)
+               + (SELECT count(r.run_id) FROM open_runs o JOIN runs r ON r.run_id = o.run_id
+                  WHERE o.shard = {job}.shard AND o.job_id = {job}.job_id AND {condition}
+                  AND r.scheduled_for_us < {open_from} AND r.run_id <> {job}.run_id)"""
