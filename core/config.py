@@ -56,10 +56,13 @@ class ControlPlaneSettings:
     broken_stream_grace_s: float = 0.3
     # A joining dispatcher waits so long before shards are placed on it, so that a crowd that starts is placed once.
     join_settle_s: float = 0.5
+    # What is due for longer and has not been fired is reported as missed, with the reason.
+    missed_fire_after_s: float = 30.0
 
     def __post_init__(self) -> None:
         _require(self.report_interval_s > 0, "controlplane.report_interval_s", "must be above 0")
         _require(self.missed_reports >= 1, "controlplane.missed_reports", "must be at least 1")
+        _require(self.missed_fire_after_s > 0, "controlplane.missed_fire_after_s", "must be above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,8 @@ class DispatcherSettings:
     batch_limit: int = 500
     # Runs that wait for a credit and are kept in memory; the rest waits in SQL.
     waiting_limit: int = 20_000
+    # Late runs made a second for each namespace, when it catches up on what was missed.
+    catch_up_runs_per_s: float = 100.0
     # Attempts end when no heartbeat came for the lease; workers are told to send one every heartbeat interval.
     attempt_lease_s: float = 15.0
     heartbeat_interval_s: float = 5.0
@@ -98,6 +103,11 @@ class DispatcherSettings:
             "must be more than twice heartbeat_interval_s, so that one lost heartbeat ends nothing",
         )
         _require(1 <= self.batch_limit <= 5_000, "dispatcher.batch_limit", "must lie within 1 and 5000")
+        _require(
+            0.01 <= self.catch_up_runs_per_s <= 1_000_000,
+            "dispatcher.catch_up_runs_per_s",
+            "must lie within 0.01 and 1000000",
+        )
         for name in ("tick_s", "heartbeat_interval_s", "adoption_margin_s", "term_check_s", "stand_after_s"):
             _require(getattr(self, name) > 0, f"dispatcher.{name}", "must be above 0")
         for name in ("pool_size", "scan_limit_per_shard", "waiting_limit"):

@@ -1,4 +1,4 @@
-"""Policies of a job, as values and as decisions over plain numbers. Pure.
+"""Policies of a job, as values. Pure. What a catch-up policy makes of a chain that is due: core/catch_up.py.
 
 The defaults here are part of the API (design: 4 attempts, 10 s doubling to 10 min, +-10 %; catch-up latest with 60 s
 grace; overlap skip; start-to-close 1 h).
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
 
 from core.clock import US_PER_S
 from core.errors import Invalid
@@ -94,53 +93,6 @@ class CatchUp:
         _check(0 <= self.grace_us <= WEEK_US, "catch_up.grace", "must lie within 0 s and 7 days")
         _check(1 <= self.max_runs <= MAX_CATCH_UP_RUNS, "catch_up.max_runs", "must lie within 1 and 1000")
         _check(0 <= self.window_us <= MAX_WINDOW_US, "catch_up.window", "must lie within 0 s and 366 days")
-
-
-class Occurrences(Protocol):
-    """The part of a schedule that the decisions here need; instants in microseconds, bounds exclusive."""
-
-    def next_after(self, instant_us: int) -> int | None: ...
-
-    def prev_before(self, instant_us: int) -> int | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CatchUpDecision:
-    """What to do with the occurrence at the head of a job's chain.
-
-    `run_us` is run now, unless None. Occurrences in [skip_from_us, skip_to_us] (both inclusive, both None when there
-    are none) are recorded as skipped. `next_us` is where the chain stands afterwards, None when it has ended.
-    """
-
-    run_us: int | None
-    skip_from_us: int | None
-    skip_to_us: int | None
-    next_us: int | None
-
-
-def decide_catch_up(policy: CatchUp, schedule: Occurrences, head_us: int, now_us: int) -> CatchUpDecision:
-    """Decide about a due chain whose next occurrence is `head_us` <= `now_us`.
-
-    Within the grace every occurrence fires, one after the other. Of older ones LATEST runs the last, and only if no
-    later occurrence is due by now (field bug B50: one run, of the newest missed slot).
-    """
-    oldest_in_grace_us = now_us - policy.grace_us
-    if head_us >= oldest_in_grace_us:
-        return CatchUpDecision(head_us, None, None, schedule.next_after(head_us))
-    fresh_us = schedule.next_after(oldest_in_grace_us - 1)
-    last_missed_us = _last_before(schedule, head_us, oldest_in_grace_us)
-    superseded = fresh_us is not None and fresh_us <= now_us
-    if policy.mode is CatchUpMode.SKIP or superseded:
-        return CatchUpDecision(None, head_us, last_missed_us, fresh_us)
-    if last_missed_us == head_us:
-        return CatchUpDecision(head_us, None, None, fresh_us)
-    before_us = schedule.prev_before(last_missed_us)
-    return CatchUpDecision(last_missed_us, head_us, head_us if before_us is None else before_us, fresh_us)
-
-
-def _last_before(schedule: Occurrences, head_us: int, bound_us: int) -> int:
-    last_us = schedule.prev_before(bound_us)
-    return head_us if last_us is None or last_us < head_us else last_us
 
 
 def _check(holds: bool, field: str, rule: str) -> None:

@@ -1,7 +1,8 @@
 """Drafts what firing writes: for each due row of a batch the statement's item, with the lease it draws for its run.
 
 Called by the due loop. It reserves credits and touches the agenda only to keep away what cannot be fired now: rows of
-jobs that cannot be read, and a job's second occurrence in one batch, which must see the run of the first.
+jobs that cannot be read, a job's second occurrence in one batch, which must see the run of the first, and late runs
+that wait for their turn in the pace of their namespace.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from core.store.discovery import DueRow
 from dispatcher.delivery import Delivery, DrawnLease
 from dispatcher.holdings import HeldTerm
 from dispatcher.jobs import JobVersion, Unreadable
-from dispatcher.planner import SET_ASIDE_RETRY_US, chain_item, decide, due_key, set_aside
+from dispatcher.pace import HORIZON_US, Pace
+from dispatcher.planner import SET_ASIDE_RETRY_US, Decision, chain_item, decide, due_key, put_off, set_aside
 from dispatcher.routes import route_of
 from dispatcher.runtime import Memory, Runtime
 
@@ -53,6 +55,7 @@ class Drafting:
         self._runtime = runtime
         self._memory = memory
         self._delivery = delivery
+        self._pace = Pace(runtime.settings.catch_up_runs_per_s)
 
     def draft(self, held: Mapping[DueRow, HeldTerm], now_us: int) -> Drafts:
         """Decide about every row, in the order given."""
@@ -67,16 +70,31 @@ class Drafting:
             elif row.kind is DueKind.RUN:
                 drafts.readying.append(self._run(row, job, term, now_us))
             else:
-                seen.add(row.job_id)
                 draft = self._occurrence(row, job, term, now_us)
+                if draft is None:
+                    continue
+                seen.add(row.job_id)
                 moves = isinstance(draft.item, FireChain) and draft.item.next is not None
                 (drafts.moving if moves else drafts.ending).append(draft)
         return drafts
 
-    def _occurrence(self, row: DueRow, job: JobVersion, held: HeldTerm, now_us: int) -> Draft:
-        decision = decide(row, job, now_us, self._runtime.scale, self._runtime.enumerator)
-        drawn = self._draw(job, now_us) if decision.run_us is not None else None
+    def _occurrence(self, row: DueRow, job: JobVersion, held: HeldTerm, now_us: int) -> Draft | None:
+        """The row's draft; None where it waits in memory."""
+        decision = decide(row, job, now_us, self._runtime.scale)
+        turn_us = self._turn_us(row, job, decision, now_us)
+        if turn_us > now_us + HORIZON_US:
+            return Draft(row, job, put_off(row, job, held, turn_us, self._runtime.scale), None)
+        if turn_us > now_us:
+            self._memory.agenda.postpone(row, turn_us)
+            return None
+        drawn = self._draw(job, now_us) if decision.run is not None else None
         return Draft(row, job, chain_item(row, job, decision, None if drawn is None else drawn.grant, held), drawn)
+
+    def _turn_us(self, row: DueRow, job: JobVersion, decision: Decision, now_us: int) -> int:
+        """When the decision may be carried out: a late run waits for its turn, and lets go first what is on time."""
+        if decision.run is None or not decision.late:
+            return now_us
+        return self._pace.ask(job.namespace, row.id, now_us, decision.yields_us)
 
     def _run(self, row: DueRow, job: JobVersion, held: HeldTerm, now_us: int) -> Draft:
         drawn = self._draw(job, now_us)

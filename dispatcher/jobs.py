@@ -1,6 +1,8 @@
-"""The versions of jobs this dispatcher has read. They never change, so they are kept, within bounds.
+"""The versions of jobs this dispatcher has read, and the calendars that they are computed by: kept, within bounds.
 
-The present version of a job is kept beside them as a belief: `forget` it when a statement found another.
+They never change. The present version of a job, and when it was paused or deleted, is kept beside them as a belief:
+`forget` it when a statement found another. A version that cannot be computed, for want of zone data or of a calendar,
+is known as such, and spoils no other (B32, B108).
 """
 
 from __future__ import annotations
@@ -8,12 +10,16 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
+from core.calendars import CalendarContent, CalendarPin
 from core.enumerator import Enumerator
 from core.errors import Invalid
 from core.jobspec import JobSpec
+from core.occurrences import Occurrences, occurrences_of
+from core.states import JobState
+from core.store.calendar_lookup import Contents
 from core.store.job_lookup import JobLookup, StoredVersion
 
 log = logging.getLogger(__name__)
@@ -22,7 +28,11 @@ VersionKey = tuple[UUID, int]
 
 @dataclass(frozen=True, slots=True)
 class JobVersion:
-    """One readable version of a job; `superseded_us` bounds its occurrences (inclusive), None for the present one."""
+    """One readable version of a job.
+
+    `occurrences` are those that the version owns, None without a schedule: up to `superseded_us` (inclusive) unless it
+    is the present one. Those that become due after `stopped_us`, when the job was paused or deleted, are not run.
+    """
 
     job_id: UUID
     version: int
@@ -34,6 +44,9 @@ class JobVersion:
     trace: str
     current_version: int
     superseded_us: int | None
+    stopped_us: int | None = None
+    stopped_as: JobState | None = None
+    occurrences: Occurrences | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +69,15 @@ class Jobs:
         *,
         max_versions: int = 50_000,
         max_bytes: int = 64 * 1024 * 1024,
+        max_calendars: int = 1_000,
     ) -> None:
         self._lookup = lookup
         self._enumerator = enumerator
         self._max_versions = max_versions
         self._max_bytes = max_bytes
+        self._max_calendars = max_calendars
         self._bytes = 0
+        self._calendars: OrderedDict[CalendarPin, CalendarContent] = OrderedDict()
         self._known: OrderedDict[VersionKey, JobVersion | Unreadable] = OrderedDict()
 
     def get(self, key: VersionKey) -> JobVersion | Unreadable | None:
@@ -78,11 +94,12 @@ class Jobs:
         for start in range(0, len(missing), 500):
             chunk = missing[start : start + 500]
             found = await self._lookup.load(chunk)
+            specs = {key: self._spec(stored) for key, stored in found.items()}
+            contents = await self._contents(spec for spec in specs.values() if isinstance(spec, JobSpec))
             for key in chunk:
                 stored = found.get(key)
-                self._remember(
-                    key, self._read(stored) if stored else Unreadable(*key, 0, "the job has no such version")
-                )
+                missing_version = Unreadable(*key, 0, "the job has no such version")
+                self._remember(key, self._read(stored, specs[key], contents) if stored else missing_version)
 
     def forget(self, keys: Iterable[VersionKey]) -> None:
         """Believe nothing about these versions any more."""
@@ -90,9 +107,31 @@ class Jobs:
             known = self._known.pop(key, None)
             self._bytes -= len(known.payload) if isinstance(known, JobVersion) else 0
 
-    def _read(self, stored: StoredVersion) -> JobVersion | Unreadable:
+    def _spec(self, stored: StoredVersion) -> JobSpec | Invalid:
         try:
-            spec = JobSpec.from_json(stored.spec, self._enumerator.read)
+            return JobSpec.from_json(stored.spec, self._enumerator.read)
+        except Invalid as error:
+            return error
+
+    async def _contents(self, specs: Iterable[JobSpec]) -> Contents:
+        """What the calendars of these jobs say. Only what can be read is remembered: the rest may be repaired."""
+        pins = {pin for spec in specs for pin in spec.pins.calendars.values()}
+        contents: Contents = {}
+        for pin in pins & self._calendars.keys():
+            self._calendars.move_to_end(pin)
+            contents[pin] = self._calendars[pin]
+        if len(contents) < len(pins):
+            contents |= await self._lookup.calendars(pins - contents.keys())
+            self._calendars |= {pin: said for pin, said in contents.items() if not isinstance(said, Invalid)}
+        while len(self._calendars) > self._max_calendars:
+            self._calendars.popitem(last=False)
+        return contents
+
+    def _read(self, stored: StoredVersion, spec: JobSpec | Invalid, contents: Contents) -> JobVersion | Unreadable:
+        try:
+            if isinstance(spec, Invalid):
+                raise spec
+            occurrences = occurrences_of(spec, contents, self._enumerator)
         except Invalid as error:
             return Unreadable(stored.job_id, stored.version, stored.current_version, str(error))
         return JobVersion(
@@ -106,6 +145,9 @@ class Jobs:
             stored.trace,
             stored.current_version,
             stored.superseded_us,
+            stored.stopped_us,
+            None if stored.stopped_as is None else JobState(stored.stopped_as),
+            None if occurrences is None else occurrences.until(stored.superseded_us),
         )
 
     def _remember(self, key: VersionKey, value: JobVersion | Unreadable) -> None:

@@ -1,4 +1,4 @@
-"""What a dispatcher reads of jobs: versions by key, in batches, with the present version beside them.
+"""What a dispatcher reads of jobs: versions by key, in batches, with what became of the job after them.
 
 A version never changes, so it may be remembered; the present version is only a belief, and the firing statement checks
 it. A job whose stored form cannot be read is set aside with an error that the API shows; the others go on (B108).
@@ -6,11 +6,13 @@ it. A job whose stored form cannot be read is set aside with an error that the A
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from core.calendars import CalendarPin
+from core.store.calendar_lookup import Contents, load_contents
 from core.store.database import Database
 from core.store.fencing import FENCE, fence_params
 from core.store.statement import Kind, statement
@@ -20,11 +22,17 @@ _LOAD = statement(
     Kind.READ,
     """
     SELECT v.job_id, v.version, j.namespace, j.name, j.hash, v.spec, v.payload, v.trace, j.version AS current_version,
-           n.cutover_us AS superseded_us
+           n.cutover_us AS superseded_us, h.cutover_us AS stopped_us, h.state AS stopped_as
     FROM unnest(CAST(:job_ids AS UUID[]), CAST(:versions AS BIGINT[])) AS i(job_id, version)
     JOIN job_versions v ON v.job_id = i.job_id AND v.version = i.version
     JOIN jobs j ON j.job_id = i.job_id
     LEFT JOIN job_versions n ON n.job_id = i.job_id AND n.version = i.version + 1
+    LEFT JOIN LATERAL (
+      SELECT s.cutover_us, s.state FROM job_versions s
+      WHERE s.job_id = i.job_id AND s.version > i.version AND s.state <> 1
+      ORDER BY s.job_id, s.version
+      LIMIT 1
+    ) AS h ON TRUE
     """,
 )
 _SET_ASIDE = statement(
@@ -50,7 +58,8 @@ class StoredVersion:
     """One version of a job as it is stored, in the order of the statement's columns; `spec` is unread JSON.
 
     `superseded_us` is when the next version took over: occurrences of this one end there (inclusive). None for the
-    present version.
+    present version. `stopped_us` is when the job was first paused or deleted (`stopped_as`) after it, None if never: of
+    its occurrences those that become due later are not run.
     """
 
     job_id: UUID
@@ -63,10 +72,12 @@ class StoredVersion:
     trace: str
     current_version: int
     superseded_us: int | None
+    stopped_us: int | None = None
+    stopped_as: int | None = None
 
 
 class JobLookup:
-    """Reads job versions for one owner, and sets jobs aside."""
+    """Reads job versions and the calendars that they are computed by, for one owner, and sets jobs aside."""
 
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
@@ -78,6 +89,10 @@ class JobLookup:
             _LOAD, {"job_ids": [job_id for job_id, _ in keys], "versions": [version for _, version in keys]}
         )
         return {(row[0], row[1]): StoredVersion(*row) for row in rows}
+
+    async def calendars(self, pins: Iterable[CalendarPin]) -> Contents:
+        """The contents of these versions of calendars; one that is missing in the answer does not exist."""
+        return await load_contents(self._database, pins)
 
     async def set_error(self, marks: Sequence[tuple[int, int, UUID, str]]) -> None:
         """Write, or clear with "", the error of jobs given as (shard, term, job id, error)."""
