@@ -34,10 +34,14 @@ _GATHER_S = 0.02
 
 @dataclass(slots=True)
 class Seat:
-    """Whether this replica leads, for those who serve requests: the present tenure's membership, or None."""
+    """Whether this replica leads, for those who serve requests: the present tenure's membership, or None.
+
+    `roster` is the tenure's newest judgement on who is alive.
+    """
 
     membership: Membership | None = None
     plan_version: int = 0
+    roster: Roster | None = None
 
 
 class Leader:
@@ -87,7 +91,7 @@ class Leader:
         finally:
             await ticks.close()
             self._coord.unsubscribe(wake)
-            self.seat.membership, self.seat.plan_version = None, 0
+            self.seat.membership, self.seat.plan_version, self.seat.roster = None, 0, None
             self._metrics.set_leading(False)
             if self._pulse is not None:
                 self._pulse.rest()
@@ -99,7 +103,7 @@ class Leader:
 
     async def _step(self, tenure: _Tenure, *, hinted: bool) -> None:
         """Look; and where anything changed, or it is time, read the terms and put the plan right."""
-        roster = tenure.membership.look(self._coord.members(), tenure.owners)
+        roster = self.seat.roster = tenure.membership.look(self._coord.members(), tenure.owners)
         now_s = self._clock.monotonic_s()
         if roster == tenure.roster and not hinted and now_s - tenure.read_s < _READ_EVERY_S:
             return
@@ -107,7 +111,7 @@ class Leader:
         if newest is None:
             return
         tenure.owners = frozenset(row.owner for row in newest.values())
-        roster = tenure.membership.look(self._coord.members(), tenure.owners)
+        roster = self.seat.roster = tenure.membership.look(self._coord.members(), tenure.owners)
         tenure.roster, tenure.read_s = roster, now_s
         self._count(tenure, roster, newest)
         plan = self._next_plan(newest, roster, self._present(tenure))

@@ -28,6 +28,8 @@ from controlplane.api.triggers import Triggers
 from controlplane.election import Campaign
 from controlplane.hints import Hints
 from controlplane.leader import Leader
+from controlplane.lost_chains import LostChains
+from controlplane.missed_fires import Heard, MissedFires
 from controlplane.reports import LeaderServicer
 from controlplane.retention import Retention
 from core.buckets import BucketScale
@@ -90,6 +92,7 @@ class _Parts:
     coord: EtcdCoord
     hints: Hints
     leader: Leader
+    missed: MissedFires
     discovery: discovery.DiscoveryServicer
     metrics: ControlPlaneMetrics
     monitor: MonitorServer
@@ -189,6 +192,7 @@ async def _begin(base: _Base, parts: _Parts, info: LeaderInfo) -> None:
     base.tasks.spawn(campaign.run(), name="campaign")
     retention = Retention(base.housekeeping, base.clock, lambda: parts.leader.seat.membership is not None)
     base.tasks.spawn(retention.run(), name="retention")
+    base.tasks.spawn(parts.missed.run(parts.metrics), name="missed-fire watch")
     parts.gate.open()
     log.info("%s serves on %s", base.replica_id, info.address)
 
@@ -220,12 +224,20 @@ def _parts(base: _Base) -> _Parts:
         coord=coord,
         hints=Hints(coord, clock, base.tasks),
         leader=leader,
+        missed=_missed_fires(base, Heard(coord, leader.seat)),
         discovery=discovery.DiscoveryServicer(coord, clock),
         metrics=metrics,
         monitor=MonitorServer(
             settings.controlplane.metrics_listen, registry, health, key="controlplane.metrics_listen"
         ),
     )
+
+
+def _missed_fires(base: _Base, heard: Heard) -> MissedFires:
+    cluster = _cluster(base)
+    chains = LostChains(base.housekeeping, cluster.scale, Enumerator(), base.clock)
+    after_s = base.settings.controlplane.missed_fire_after_s
+    return MissedFires(base.housekeeping, cluster, base.clock, heard, chains, after_s=after_s)
 
 
 def _cluster(base: _Base) -> Cluster:
@@ -253,7 +265,7 @@ def _server(base: _Base, parts: _Parts) -> ApiServer:
     run_service = runs.RunServicer(
         calls, runs.RunStore(job_reads, Runs(base.database), run_changes), views, parts.hints
     )
-    replica = admin.Replica(base.replica_id, cluster, base.tzdata_version)
+    replica = admin.Replica(base.replica_id, cluster, base.tzdata_version, parts.missed)
     admin_service = admin.AdminServicer(calls, replica, parts.coord, base.housekeeping, clock, parts.leader.seat)
 
     def register(server: grpc.aio.Server) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 from uuid import UUID
 
+from core.telemetry.metrics import MissedFire
 from core.telemetry.run_traces import TraceContext
 
 
@@ -18,6 +20,8 @@ class ControlPlaneMetrics(Protocol):
     def suspected(self, dispatchers: int = 1) -> None: ...
 
     def planned_moves(self, shards: int) -> None: ...
+
+    def set_missed(self, counts: Mapping[MissedFire, int]) -> None: ...
 
     def call_ended(self, method: str, code: str, seconds: float) -> None: ...
 
@@ -57,6 +61,9 @@ class Silent:
         """Nobody asks."""
 
     def planned_moves(self, shards: int) -> None:
+        """Nobody asks."""
+
+    def set_missed(self, counts: Mapping[MissedFire, int]) -> None:
         """Nobody asks."""
 
     def call_ended(self, method: str, code: str, seconds: float) -> None:

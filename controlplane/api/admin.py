@@ -14,6 +14,7 @@ from tidewheel.v1 import admin_service_pb2, admin_service_pb2_grpc
 from controlplane.api.calls import Calls, Origin
 from controlplane.api.decode_schedule import timestamp
 from controlplane.leader import Seat
+from controlplane.missed_fires import MissedFires
 from controlplane.planner import newest_terms
 from core.clock import US_PER_S, DatabaseClock
 from core.coord.layout import Member
@@ -41,11 +42,12 @@ _DISTRIBUTION = "tidewheel-server"
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """This process: who it is, and which cluster and time zone data it works with."""
+    """This process: who it is, which cluster and time zone data it works with, and what its watch finds."""
 
     replica_id: str
     cluster: Cluster
     tzdata_version: str
+    missed: MissedFires
 
 
 class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
@@ -190,6 +192,7 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
             yield f"{missing} shards have no floor or watermark: the cluster's rows are incomplete"
         if self._clock.holding:
             yield "the database's clock may have jumped: this replica holds on to the old time"
+        yield from self._replica.missed.problems()
 
 
 def _holdings(newest: Mapping[int, TermRow]) -> Counter[str]:

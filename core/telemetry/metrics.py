@@ -7,7 +7,7 @@ with jobs, runs or workers. Methods take batches, since the dispatcher's loops w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, StrEnum
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ LATENESS_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 
 CALL_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 Label = TypeVar("Label", bound=Enum)
+Family = TypeVar("Family", Counter, Gauge)
 
 
 class Stage(StrEnum):
@@ -44,6 +45,18 @@ class RefusedWrite(StrEnum):
     STAND = "stand"
     MARK = "mark"
     TERM = "term"
+
+
+class MissedFire(StrEnum):
+    """Why something that was due long ago has not been fired."""
+
+    NO_TERM = "no_term"  # its shard has no open term
+    OWNER_SILENT = "owner_silent"  # the owner of its shard is not heard of
+    SET_ASIDE = "set_aside"  # its job could not be read by the owner, who looks again from time to time
+    UNREADABLE = "unreadable"  # the version that it names does not exist or cannot be read
+    CATCH_UP = "catch_up"  # it waits for the catch-up pace of its namespace
+    STUCK = "stuck"  # the owner is alive and does not fire it
+    LOST_CHAIN = "lost_chain"  # the job has occurrences to come, and no due row stands for them
 
 
 def new_registry() -> CollectorRegistry:
@@ -232,6 +245,15 @@ class ControlPlaneMetrics:
         self._planned = Counter(
             "tidewheel_planned_moves", "Shards that this leader's plans gave to another dispatcher.", registry=registry
         )
+        self._missed = _children(
+            Gauge(
+                "tidewheel_missed_fires",
+                "What was due longer ago than controlplane.missed_fire_after_s, by why it was not fired.",
+                ["reason"],
+                registry=registry,
+            ),
+            MissedFire,
+        )
         self._calls = Counter(
             "tidewheel_api_requests", "Calls of the API that ended.", ["method", "code"], registry=registry
         )
@@ -256,12 +278,17 @@ class ControlPlaneMetrics:
     def planned_moves(self, shards: int) -> None:
         self._planned.inc(shards)
 
+    def set_missed(self, counts: Mapping[MissedFire, int]) -> None:
+        """What is overdue now, by reason; a reason that is missing has none."""
+        for reason, gauge in self._missed.items():
+            gauge.set(counts.get(reason, 0))
+
     def call_ended(self, method: str, code: str, seconds: float) -> None:
         """One unary call: `method` as registered (/package.Service/Method), `code` the name of a gRPC status."""
         self._calls.labels(method, code).inc()
         self._call_s.labels(method).observe(seconds)
 
 
-def _children(counter: Counter, values: Iterable[Label]) -> dict[Label, Counter]:
-    """Every series of `counter` made beforehand, so that it reads 0 before it first counts."""
-    return {value: counter.labels(value.name.lower()) for value in values}
+def _children(family: Family, values: Iterable[Label]) -> dict[Label, Family]:
+    """Every series of `family` made beforehand, so that it reads 0 before it first counts."""
+    return {value: family.labels(value.name.lower()) for value in values}
