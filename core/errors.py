@@ -44,6 +44,10 @@ class StaleEtag(Conflict):
     """The caller's etag is not that of the present version: read again, then decide."""
 
 
+class StaleCount(Conflict):
+    """The count that the caller agreed to is no longer right: look again, then decide."""
+
+
 class RequestReused(Conflict):
     """A request id came back with another body than the first time."""
 

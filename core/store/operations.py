@@ -26,7 +26,7 @@ from core.states import (
 )
 from core.store.audit import AUDITED, Call, audited_params
 from core.store.database import Database, Transaction
-from core.store.requests import ANSWERED, answer, answered_params, reserve
+from core.store.requests import ANSWERED, answer, answered_params, recall, reserve
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
 
@@ -235,6 +235,10 @@ class Operations:
     async def open(self, limit: int) -> list[OperationRecord]:
         """The oldest operations that have not ended, of all namespaces."""
         return [_record(row) for row in await self._database.run(_OPEN, {"row_limit": limit})]
+
+    async def recalled(self, call: Call) -> bytes | None:
+        """The answer that the call got when it came before, None for a new one. Raises RequestReused."""
+        return await recall(self._database, call.key)
 
     async def begin(
         self, call: Call, wish: NewOperation, *, action: str, check: Callable[[], None], render: Render

@@ -104,9 +104,17 @@ async def reserve(tx: Transaction, key: RequestKey, now_us: int) -> bytes | None
     reserved = await tx.run(_RESERVE, {**params, "method": key.method, "body_hash": key.body_hash, "now_us": now_us})
     if reserved:
         return None
-    found = await tx.run(_FIND, params)
-    if not found:
+    stored = await recall(tx, key)
+    if stored is None:
         raise RestartTransaction("the request's row was removed in between")
+    return stored
+
+
+async def recall(source: Database | Transaction, key: RequestKey) -> bytes | None:
+    """The answer that the key got before, None if it is new. Raises RequestReused for another method or body."""
+    found = await source.run(_FIND, _key_params(key))
+    if not found:
+        return None
     if found[0].method != key.method or bytes(found[0].body_hash) != key.body_hash:
         raise RequestReused(
             f"request id {key.request_id!r} was used for another request; a repeat must have the same body",

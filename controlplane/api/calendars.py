@@ -1,0 +1,205 @@
+"""CalendarService: days off and maintenance windows. The contract is proto/tidewheel/v1/calendar_service.proto."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from tidewheel.v1 import calendar_service_pb2 as pb
+from tidewheel.v1 import calendar_service_pb2_grpc
+
+from controlplane.api import fields, page_tokens
+from controlplane.api.calendar_content import check_description, decode_content, encode_calendar
+from controlplane.api.calls import Calls, Origin
+from controlplane.api.etags import check_calendar_etag
+from controlplane.api.operation_views import OperationViews, encode_operation
+from controlplane.api.violations import Violations
+from core.calendars import CalendarContent
+from core.errors import Invalid
+from core.jobspec import check_job_name, check_namespace
+from core.rand import Rand
+from core.store.audit import Call
+from core.store.calendars import CalendarRecord, Calendars
+from core.store.operations import OperationRecord
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+SERVICE = "tidewheel.v1.CalendarService"
+
+
+class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
+    """Decodes, calls the store, encodes."""
+
+    def __init__(self, calls: Calls, calendars: Calendars, views: OperationViews, rand: Rand) -> None:
+        self._calls = calls
+        self._calendars = calendars
+        self._views = views
+        self._rand = rand
+
+    async def CreateCalendar(self, request: pb.CreateCalendarRequest, context: Context) -> pb.Calendar:
+        return await self._calls.answer(f"/{SERVICE}/CreateCalendar", request, context, self._create)
+
+    async def GetCalendar(self, request: pb.GetCalendarRequest, context: Context) -> pb.Calendar:
+        return await self._calls.answer(f"/{SERVICE}/GetCalendar", request, context, self._get)
+
+    async def ListCalendars(self, request: pb.ListCalendarsRequest, context: Context) -> pb.ListCalendarsResponse:
+        return await self._calls.answer(f"/{SERVICE}/ListCalendars", request, context, self._list)
+
+    async def UpdateCalendar(self, request: pb.UpdateCalendarRequest, context: Context) -> pb.UpdateCalendarResponse:
+        return await self._calls.answer(f"/{SERVICE}/UpdateCalendar", request, context, self._update)
+
+    async def DeleteCalendar(self, request: pb.DeleteCalendarRequest, context: Context) -> pb.Calendar:
+        return await self._calls.answer(f"/{SERVICE}/DeleteCalendar", request, context, self._delete)
+
+    async def ListCalendarVersions(
+        self, request: pb.ListCalendarVersionsRequest, context: Context
+    ) -> pb.ListCalendarVersionsResponse:
+        return await self._calls.answer(f"/{SERVICE}/ListCalendarVersions", request, context, self._versions)
+
+    # --- reads -----------------------------------------------------------------------------------------------------
+
+    async def _get(self, request: pb.GetCalendarRequest, origin: Origin) -> pb.Calendar:
+        faults = Violations()
+        with faults.noted():
+            check_namespace(request.namespace)
+        with faults.noted():
+            check_job_name(request.name)
+        if request.version < 0:
+            faults.add("version", "must not be negative; 0 is the present one")
+        faults.refuse()
+        found = await self._calendars.by_name(request.namespace or "default", request.name, request.version)
+        return encode_calendar(found)
+
+    async def _list(self, request: pb.ListCalendarsRequest, origin: Origin) -> pb.ListCalendarsResponse:
+        faults, size, after = Violations(), 0, ""
+        with faults.noted():
+            check_namespace(request.namespace)
+        with faults.noted():
+            size = fields.page_size(request.page_size)
+        listing = (origin.method, request.namespace or "default")
+        with faults.noted():
+            key = page_tokens.decode(request.page_token, listing, shape=(str,))
+            after = check_job_name(str(key[0]), "page_token") if key else ""
+        faults.refuse()
+        page = await self._calendars.page(request.namespace or "default", after=after, size=size)
+        return pb.ListCalendarsResponse(
+            calendars=[encode_calendar(each) for each in page.calendars],
+            next_page_token=page_tokens.encode(listing, [page.calendars[-1].name]) if page.more else "",
+        )
+
+    async def _versions(
+        self, request: pb.ListCalendarVersionsRequest, origin: Origin
+    ) -> pb.ListCalendarVersionsResponse:
+        faults, size, before = Violations(), 0, 0
+        with faults.noted():
+            check_namespace(request.namespace)
+        with faults.noted():
+            check_job_name(request.name)
+        with faults.noted():
+            size = fields.page_size(request.page_size)
+        listing = (origin.method, request.namespace or "default", request.name)
+        with faults.noted():
+            key = page_tokens.decode(request.page_token, listing, shape=(int,))
+            before = int(key[0]) if key else 0
+            if before < 0:
+                raise Invalid("page_token", "is not a page token of this service")
+        faults.refuse()
+        page = await self._calendars.versions(request.namespace or "default", request.name, before=before, size=size)
+        return pb.ListCalendarVersionsResponse(
+            versions=[encode_calendar(each) for each in page.calendars],
+            next_page_token=page_tokens.encode(listing, [page.calendars[-1].version]) if page.more else "",
+        )
+
+    # --- changes ---------------------------------------------------------------------------------------------------
+
+    async def _create(self, request: pb.CreateCalendarRequest, origin: Origin) -> pb.Calendar:
+        call, content = self._decoded(request, origin)
+        changed = await self._calendars.create(
+            call,
+            calendar_id=self._rand.uuid(),
+            name=request.calendar.name,
+            content=content,
+            description=request.calendar.description,
+            render=_rendered,
+        )
+        return pb.Calendar.FromString(changed.answer)
+
+    async def _update(self, request: pb.UpdateCalendarRequest, origin: Origin) -> pb.UpdateCalendarResponse:
+        call, content = self._decoded(request, origin)
+
+        def check(present: CalendarRecord) -> None:
+            check_calendar_etag(request.calendar.etag, present)
+            if present.content is not None and type(present.content) is not type(content):
+                raise Invalid("calendar", f"the kind of content cannot change; {present.name!r} holds the other one")
+
+        changed = await self._calendars.update(
+            call,
+            name=request.calendar.name,
+            content=content,
+            description=request.calendar.description,
+            check=check,
+            operation_id=self._rand.uuid(),
+            render=_rendered_update,
+        )
+        answer = pb.UpdateCalendarResponse.FromString(changed.answer)
+        if answer.HasField("operation"):
+            answer.operation.CopyFrom(await self._views.begun(answer.operation))
+        return answer
+
+    async def _delete(self, request: pb.DeleteCalendarRequest, origin: Origin) -> pb.Calendar:
+        faults, call = Violations(), None
+        with faults.noted():
+            check_namespace(request.namespace)
+        with faults.noted():
+            check_job_name(request.name)
+        with faults.noted():
+            call = self._calls.mutation(
+                origin,
+                request,
+                namespace=request.namespace or "default",
+                request_id=request.request_id,
+                note=request.note,
+            )
+        faults.refuse()
+        assert call is not None, "nothing was wrong"
+        changed = await self._calendars.delete(
+            call, name=request.name, check=lambda present: check_calendar_etag(request.etag, present), render=_rendered
+        )
+        return pb.Calendar.FromString(changed.answer)
+
+    def _decoded(
+        self, request: pb.CreateCalendarRequest | pb.UpdateCalendarRequest, origin: Origin
+    ) -> tuple[Call, CalendarContent]:
+        calendar, faults = request.calendar, Violations()
+        call, content = None, None
+        with faults.noted():
+            check_namespace(calendar.namespace, "calendar.namespace")
+        with faults.noted():
+            check_job_name(calendar.name, "calendar.name")
+        with faults.noted():
+            check_description(calendar.description, "calendar.description")
+        with faults.noted():
+            content = decode_content(calendar, "calendar")
+        with faults.noted():
+            call = self._calls.mutation(
+                origin,
+                request,
+                namespace=calendar.namespace or "default",
+                request_id=request.request_id,
+                note=request.note,
+            )
+        faults.refuse()
+        assert call is not None, "nothing was wrong"
+        assert content is not None, "nothing was wrong"
+        return call, content
+
+
+def _rendered(calendar: CalendarRecord, operation: OperationRecord | None) -> bytes:
+    return encode_calendar(calendar).SerializeToString()
+
+
+def _rendered_update(calendar: CalendarRecord, operation: OperationRecord | None) -> bytes:
+    answer = pb.UpdateCalendarResponse(calendar=encode_calendar(calendar))
+    if operation is not None:
+        answer.operation.CopyFrom(encode_operation(operation))
+    return answer.SerializeToString()

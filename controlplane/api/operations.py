@@ -1,0 +1,106 @@
+"""OperationService: looks at operations, cancels them. The contract is proto/tidewheel/v1/operation_service.proto."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from tidewheel.v1 import operation_pb2, operation_service_pb2, operation_service_pb2_grpc
+
+from controlplane.api import fields, page_tokens
+from controlplane.api.calls import Calls, Origin
+from controlplane.api.operation_views import OperationViews, encode_operation
+from controlplane.api.violations import Violations
+from core.civil import END_US
+from core.errors import Invalid
+from core.jobspec import check_namespace
+from core.store.operations import OperationKey, Operations
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+SERVICE = "tidewheel.v1.OperationService"
+
+
+class OperationServicer(operation_service_pb2_grpc.OperationServiceServicer):
+    """Decodes, calls the store, encodes."""
+
+    def __init__(self, calls: Calls, operations: Operations, views: OperationViews) -> None:
+        self._calls = calls
+        self._operations = operations
+        self._views = views
+
+    async def GetOperation(
+        self, request: operation_service_pb2.GetOperationRequest, context: Context
+    ) -> operation_pb2.Operation:
+        return await self._calls.answer(f"/{SERVICE}/GetOperation", request, context, self._get)
+
+    async def ListOperations(
+        self, request: operation_service_pb2.ListOperationsRequest, context: Context
+    ) -> operation_service_pb2.ListOperationsResponse:
+        return await self._calls.answer(f"/{SERVICE}/ListOperations", request, context, self._list)
+
+    async def CancelOperation(
+        self, request: operation_service_pb2.CancelOperationRequest, context: Context
+    ) -> operation_pb2.Operation:
+        return await self._calls.answer(f"/{SERVICE}/CancelOperation", request, context, self._cancel)
+
+    async def _get(self, request: operation_service_pb2.GetOperationRequest, origin: Origin) -> operation_pb2.Operation:
+        namespace = check_namespace(request.namespace)
+        operation_id = fields.uuid(request.operation_id, "operation_id")
+        return encode_operation(await self._operations.get(namespace, operation_id))
+
+    async def _list(
+        self, request: operation_service_pb2.ListOperationsRequest, origin: Origin
+    ) -> operation_service_pb2.ListOperationsResponse:
+        faults = Violations()
+        size, after = 0, None
+        with faults.noted():
+            check_namespace(request.namespace)
+        with faults.noted():
+            size = fields.page_size(request.page_size)
+        listing = (origin.method, request.namespace or "default")
+        with faults.noted():
+            after = _after(request.page_token, listing)
+        faults.refuse()
+        page = await self._operations.page(request.namespace or "default", after=after, size=size)
+        token = ""
+        if page.more_after is not None:
+            created_us, operation_id = page.more_after
+            token = page_tokens.encode(listing, [created_us, operation_id.hex])
+        return operation_service_pb2.ListOperationsResponse(
+            operations=[encode_operation(each) for each in page.operations], next_page_token=token
+        )
+
+    async def _cancel(
+        self, request: operation_service_pb2.CancelOperationRequest, origin: Origin
+    ) -> operation_pb2.Operation:
+        faults, call, operation_id = Violations(), None, None
+        with faults.noted():
+            check_namespace(request.namespace)
+        with faults.noted():
+            operation_id = fields.uuid(request.operation_id, "operation_id")
+        with faults.noted():
+            call = self._calls.mutation(
+                origin,
+                request,
+                namespace=request.namespace or "default",
+                request_id=request.request_id,
+                note=request.note,
+            )
+        faults.refuse()
+        assert call is not None, "nothing was wrong"
+        assert operation_id is not None, "nothing was wrong"
+        begun = await self._operations.cancel(
+            call, operation_id, lambda operation: encode_operation(operation).SerializeToString()
+        )
+        return await self._views.begun(operation_pb2.Operation.FromString(begun.answer))
+
+
+def _after(token: str, listing: tuple[object, ...]) -> OperationKey | None:
+    key = page_tokens.decode(token, listing, shape=(int, str))
+    if key is None:
+        return None
+    created_us = int(key[0])
+    if not 0 <= created_us < END_US:
+        raise Invalid("page_token", "is not a page token of this service")
+    return created_us, fields.uuid(str(key[1]), "page_token")
