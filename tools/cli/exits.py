@@ -54,7 +54,7 @@ def _of_client(error: BaseException) -> Failure | None:
     if isinstance(error, errors.InvalidArgument):
         return usage(text, "nothing was changed")
     if isinstance(error, errors.NotFound):
-        return Failure(ExitCode.NOT_FOUND, text, "see `tidewheel job list`")
+        return Failure(ExitCode.NOT_FOUND, text, _where_to_look(text))
     if isinstance(error, errors.Unavailable):
         again = f"; if this was a change, repeat it with --request-id {error.request_id}" if error.request_id else ""
         return Failure(ExitCode.UNAVAILABLE, text, f"is the address right? --address or TIDEWHEEL_ADDRESS{again}")
@@ -65,6 +65,17 @@ def _of_client(error: BaseException) -> Failure | None:
     if isinstance(error, errors.TidewheelError):
         return Failure(ExitCode.FAILED, text)
     return None
+
+
+def _where_to_look(not_found: str) -> str:
+    """The command that lists what there is; servers name first what is missing."""
+    listed = {
+        "version": "job versions NAME",
+        "run": "run list NAME",
+        "calendar": "calendar list",
+        "operation": "operation list",
+    }
+    return f"see `tidewheel {listed.get(not_found.split(' ', 1)[0], 'job list')}`"
 
 
 def _of_core(error: BaseException) -> Failure | None:

@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tidewheel.errors import NotFound
 from tidewheel.v1 import job_pb2, job_service_pb2
 
 from tests.support.command import environment, tidewheel
 from tools.cli.api import all_pages
+from tools.cli.exits import described
 from tools.servers.free_port import free_port
 
 HEAVY = ("grpc", "google.protobuf", "sqlalchemy", "asyncpg", "opentelemetry", "croniter", "rich.console", "uvloop")
@@ -85,6 +87,22 @@ def test_a_server_that_is_not_there_is_exit_code_4() -> None:
     assert done.code == 4
     assert "no answer from 127.0.0.1" in done.complaint
     assert "TIDEWHEEL_ADDRESS" in done.complaint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("job 'x' not found", "tidewheel job list"),
+        ("calendar 'x' not found", "tidewheel calendar list"),
+        ("operation 'x' not found", "tidewheel operation list"),
+        ("run 'x' not found", "tidewheel run list NAME"),
+        ("version '7' not found", "tidewheel job versions NAME"),
+    ],
+)
+def test_what_is_not_there_is_exit_code_3_with_the_command_that_lists_what_is(text: str, hint: str) -> None:
+    failure = described(NotFound(text))
+    assert failure.code == 3
+    assert failure.line() == f"{text} (see `{hint}`)"
 
 
 def test_a_change_that_got_no_answer_says_how_to_repeat_it_safely() -> None:
