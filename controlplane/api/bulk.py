@@ -7,7 +7,6 @@ from typing import Any
 
 from tidewheel.v1 import job_service_pb2
 
-from controlplane.api import fields
 from controlplane.api.calls import Calls, Origin
 from controlplane.api.operation_views import OperationViews, encode_operation
 from controlplane.api.violations import Violations

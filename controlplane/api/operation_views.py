@@ -95,8 +95,9 @@ def _backfill(operation: OperationRecord) -> str:
     words = [
         f"run job {operation.subject!r} for {bounds}",
         f"at most {spec['per_s']:g} a second, {manner}",
-        f"{progress.made} runs made",
     ]
+    if progress.made:
+        words.append(f"{progress.made} runs made")
     if progress.taken_back:
         words.append(f"{progress.taken_back} of them taken back")
     return ", ".join(words)
