@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from uuid import UUID
 
-from core.calendars import CalendarContent, CalendarPin, DaysOff
+from core.calendars import CalendarPin, DaysOff
 from core.enumerator import Enumerator
 from core.errors import Conflict, Invalid
 from core.jobspec import JobSpec
@@ -57,14 +57,9 @@ def pinned_calendars(schedule: Schedule | None, around: Surroundings) -> dict[st
 def occurrences_in(spec: JobSpec, around: Surroundings, enumerator: Enumerator) -> Occurrences | None:
     """The occurrences of a version, None without a schedule. Raises Conflict where one of its calendars is missing."""
     try:
-        return occurrences_of(spec, readable(around), enumerator)
+        return occurrences_of(spec, around.contents, enumerator)
     except Invalid as fault:
         raise Conflict(f"its occurrences cannot be computed: {fault.rule}", field="name") from None
-
-
-def readable(around: Surroundings) -> Mapping[CalendarPin, CalendarContent]:
-    """The contents that could be read."""
-    return {pin: content for pin, content in around.contents.items() if not isinstance(content, Invalid)}
 
 
 def first_after(occurrences: Occurrences | None, instant_us: int) -> Occurrence | None:

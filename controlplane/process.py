@@ -21,7 +21,10 @@ from tidewheel.v1 import (
 
 from controlplane.api import admin, discovery, jobs, runs
 from controlplane.api.calls import Calls, Gate
-from controlplane.api.occurrences import Occurrences
+from controlplane.api.job_edits import JobEdits, JobStore
+from controlplane.api.job_reads import JobReads
+from controlplane.api.job_versions import JobVersionReads
+from controlplane.api.job_views import JobViews
 from controlplane.api.run_views import RunViews
 from controlplane.api.server import ApiServer
 from controlplane.api.triggers import Triggers
@@ -45,6 +48,7 @@ from core.store.clock_probe import ClockProbe
 from core.store.cluster import Cluster, found_cluster
 from core.store.database import Database, DatabaseConfig, connect_with_patience
 from core.store.job_changes import JobChanges
+from core.store.job_versions import JobVersions
 from core.store.jobs import Jobs
 from core.store.run_changes import RunChanges
 from core.store.runs import Runs
@@ -254,13 +258,15 @@ def _server(base: _Base, parts: _Parts) -> ApiServer:
     job_reads, views = Jobs(base.database), RunViews(clock, base.tracing)
     job_changes = JobChanges(base.database, clock, cluster.scale, cluster.shard_count)
     triggers = Triggers(calls, run_changes, views, parts.hints)
-    job_service = jobs.JobServicer(
+    enumerator, job_versions = Enumerator(), JobVersions(base.database)
+    job_views = JobViews(clock, enumerator)
+    job_store = JobStore(job_reads, job_versions, job_changes)
+    job_service = jobs.job_servicer(
         calls,
-        jobs.JobStore(job_reads, job_changes),
-        Occurrences(clock, Enumerator()),
-        triggers,
-        base.rand,
-        parts.hints,
+        JobReads(job_reads, job_views).handlers(),
+        JobEdits(calls, job_store, job_views, enumerator, base.rand, parts.hints).handlers(),
+        JobVersionReads(job_reads, job_versions).handlers(),
+        {"TriggerJob": triggers.trigger},
     )
     run_service = runs.RunServicer(
         calls, runs.RunStore(job_reads, Runs(base.database), run_changes), views, parts.hints

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 from core.civil import DAY_S, END_S, FIRST_DAY, MONTH_COUNT, month_of_day
 from core.clock import US_PER_S
+from core.cron.times import TimesOfDay
 from core.errors import Invalid
 from core.firetimes import GapRule, Interval, RepeatRule, Source, Zoned
 from core.zones import ZoneTable
 
 MAX_ELAPSED_US = 366 * DAY_S * US_PER_S
-MAX_DAYS = 3660
+MAX_DAYS = 7 * 3660  # so many weeks may be asked for
 MAX_MONTHS = 1200
 
 
@@ -26,7 +27,7 @@ class Every:
     """anchor, anchor + period, anchor + 2 periods, ...; exactly one of the three periods is given.
 
     elapsed_us  elapsed time, whatever clocks on walls do; from 1 s to 366 days.
-    days        the anchor's wall time every so many days, 1 to 3660.
+    days        the anchor's wall time every so many days, up to 3660 weeks.
     months      the anchor's wall time on its day of the month; the last day of a month that is too short. 1 to 1200.
     anchor_us   None: the schedule's anchor.
     """
@@ -82,6 +83,10 @@ class FromAnchor:
     anchor_us: int
     following: Zoned
 
+    @property
+    def times_of_day(self) -> TimesOfDay:
+        return self.following.times_of_day
+
     def after(self, instant_us: int) -> int | None:
         return self.anchor_us if instant_us < self.anchor_us else self.following.after(instant_us)
 
@@ -100,6 +105,10 @@ class EveryDays:
     days: int
     wildcard: ClassVar[bool] = False
 
+    @property
+    def times_of_day(self) -> TimesOfDay:
+        return TimesOfDay.single(self.first_s % DAY_S)
+
     def wall_from(self, wall_s: int, until_s: int) -> int | None:
         period_s = self.days * DAY_S
         found_s = self.first_s + max(1, -((self.first_s - wall_s) // period_s)) * period_s
@@ -114,13 +123,17 @@ class EveryDays:
 
 @dataclass(frozen=True, slots=True)
 class EveryMonths:
-    """The wall times on `day` (from 1) of every `months`-th month after `month`; a shorter one has it on its last day."""
+    """The wall times on `day` (from 1) of every `months`-th month after `month`; on the last day of a shorter one."""
 
     month: int
     day: int
     time_s: int
     months: int
     wildcard: ClassVar[bool] = False
+
+    @property
+    def times_of_day(self) -> TimesOfDay:
+        return TimesOfDay.single(self.time_s)
 
     @classmethod
     def of(cls, wall_s: int, months: int) -> EveryMonths:

@@ -18,17 +18,26 @@ from controlplane.api.fields import duration_us
 from controlplane.api.violations import Violations
 from core.errors import Invalid
 from core.jobspec import JobSpec, check_payload, check_word
-from core.policy import CatchUp, CatchUpMode, Overlap, Retry
+from core.policy import CatchUp, CatchUpMode, CatchUpOrder, Overlap, Retry
 
 _OVERLAPS = {
     job_pb2.OVERLAP_POLICY_UNSPECIFIED: Overlap.SKIP,
     job_pb2.OVERLAP_POLICY_SKIP: Overlap.SKIP,
     job_pb2.OVERLAP_POLICY_ALLOW: Overlap.ALLOW,
+    job_pb2.OVERLAP_POLICY_BUFFER_ONE: Overlap.BUFFER_ONE,
+    job_pb2.OVERLAP_POLICY_BUFFER_ALL: Overlap.BUFFER_ALL,
+    job_pb2.OVERLAP_POLICY_CANCEL_OTHER: Overlap.CANCEL_OTHER,
 }
 _CATCH_UPS = {
     job_pb2.CATCH_UP_MODE_UNSPECIFIED: CatchUpMode.LATEST,
     job_pb2.CATCH_UP_MODE_LATEST: CatchUpMode.LATEST,
     job_pb2.CATCH_UP_MODE_SKIP: CatchUpMode.SKIP,
+    job_pb2.CATCH_UP_MODE_ALL: CatchUpMode.ALL,
+}
+_ORDERS = {
+    job_pb2.CATCH_UP_ORDER_UNSPECIFIED: CatchUpOrder.OLDEST_FIRST,
+    job_pb2.CATCH_UP_ORDER_OLDEST_FIRST: CatchUpOrder.OLDEST_FIRST,
+    job_pb2.CATCH_UP_ORDER_NEWEST_FIRST: CatchUpOrder.NEWEST_FIRST,
 }
 
 
@@ -121,11 +130,31 @@ def _overlap(job: job_pb2.Job, at: str) -> tuple[str, Overlap]:
 
 
 def _catch_up(job: job_pb2.Job, at: str) -> tuple[str, CatchUp]:
-    message = job.catch_up
+    message, default, faults = job.catch_up, CatchUp(), Violations()
+    grace_us, window_us = default.grace_us, default.window_us
     if message.mode not in _CATCH_UPS:
-        raise Invalid(f"{at}.mode", "is not a known mode")
-    grace_us = duration_us(message.grace, f"{at}.grace") if message.HasField("grace") else CatchUp().grace_us
-    return "catch_up", _prefixed(at.removesuffix("catch_up"), lambda: CatchUp(_CATCH_UPS[message.mode], grace_us))
+        faults.add(f"{at}.mode", "is not a known mode")
+    if message.order not in _ORDERS:
+        faults.add(f"{at}.order", "is not a known order")
+    with faults.noted():
+        grace_us = duration_us(message.grace, f"{at}.grace") if message.HasField("grace") else grace_us
+    with faults.noted():
+        window_us = duration_us(message.window, f"{at}.window") if message.HasField("window") else window_us
+    faults.refuse()
+    return "catch_up", _prefixed(
+        at.removesuffix("catch_up"),
+        lambda: CatchUp(
+            _CATCH_UPS[message.mode],
+            grace_us,
+            message.max_runs or default.max_runs,
+            window_us,
+            _ORDERS[message.order],
+        ),
+    )
+
+
+def _max_buffered(job: job_pb2.Job, at: str) -> tuple[str, int]:
+    return "max_buffered", job.max_buffered or JobSpec("x").max_buffered
 
 
 def _timeout(job: job_pb2.Job, at: str) -> tuple[str, int]:
@@ -149,6 +178,7 @@ _READERS: Final[Mapping[str, Callable[[job_pb2.Job, str], tuple[str, Any]]]] = {
     "retry": _retry,
     "overlap": _overlap,
     "catch_up": _catch_up,
+    "max_buffered": _max_buffered,
     "start_to_close_timeout": _timeout,
     "description": _text("description"),
     "contact": _text("contact"),
@@ -163,6 +193,7 @@ JOB_PATHS: Final = (
     "retry",
     "overlap",
     "catch_up",
+    "max_buffered",
     "start_to_close_timeout",
     "description",
     "contact",
@@ -172,7 +203,7 @@ JOB_PATHS: Final = (
 
 def _check_texts(faults: Violations, fields: Mapping[str, Any]) -> None:
     """Have core's own value look at each field that it alone judges, one by one, so that no fault hides another."""
-    for name in ("payload_type", "timeout_us", "description", "contact", "labels"):
+    for name in ("payload_type", "max_buffered", "timeout_us", "description", "contact", "labels"):
         if name in fields:
             with faults.noted():
                 _prefixed("job.", lambda name=name: JobSpec("x", **{name: fields[name]}))  # type: ignore[misc]

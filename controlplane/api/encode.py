@@ -12,7 +12,8 @@ from controlplane.api.decode_schedule import duration, encode_schedule, timestam
 from controlplane.api.etags import etag_of
 from controlplane.api.explain import explain
 from core.jobspec import JobSpec
-from core.policy import CatchUpMode, Overlap
+from core.occurrences import Occurrence
+from core.policy import CatchUpMode, CatchUpOrder, Overlap
 from core.states import AttemptOutcome, JobState, RunCause, RunState
 from core.store.jobs import JobRecord
 from core.store.runs import AttemptRecord, RunRecord
@@ -33,6 +34,7 @@ RUN_STATES: Final = {
 _CAUSES: Final = {
     RunCause.SCHEDULE: run_pb2.RUN_CAUSE_SCHEDULE,
     RunCause.TRIGGER: run_pb2.RUN_CAUSE_TRIGGER,
+    RunCause.BACKFILL: run_pb2.RUN_CAUSE_BACKFILL,
 }
 _OUTCOMES: Final = {
     None: run_pb2.ATTEMPT_OUTCOME_OPEN,
@@ -45,16 +47,24 @@ _OUTCOMES: Final = {
 _OVERLAPS: Final = {
     Overlap.SKIP: job_pb2.OVERLAP_POLICY_SKIP,
     Overlap.ALLOW: job_pb2.OVERLAP_POLICY_ALLOW,
+    Overlap.BUFFER_ONE: job_pb2.OVERLAP_POLICY_BUFFER_ONE,
+    Overlap.BUFFER_ALL: job_pb2.OVERLAP_POLICY_BUFFER_ALL,
+    Overlap.CANCEL_OTHER: job_pb2.OVERLAP_POLICY_CANCEL_OTHER,
 }
 _CATCH_UPS: Final = {
     CatchUpMode.LATEST: job_pb2.CATCH_UP_MODE_LATEST,
     CatchUpMode.SKIP: job_pb2.CATCH_UP_MODE_SKIP,
+    CatchUpMode.ALL: job_pb2.CATCH_UP_MODE_ALL,
+}
+_ORDERS: Final = {
+    CatchUpOrder.OLDEST_FIRST: job_pb2.CATCH_UP_ORDER_OLDEST_FIRST,
+    CatchUpOrder.NEWEST_FIRST: job_pb2.CATCH_UP_ORDER_NEWEST_FIRST,
 }
 
 
-def encode_job(job: JobRecord, *, next_us: int | None) -> job_pb2.Job:
-    """The job as it stands; `next_us` is its next nominal instant. A job whose stored form is not readable is shown
-    with the reason in `error`."""
+def encode_job(job: JobRecord, *, following: Occurrence | None) -> job_pb2.Job:
+    """The job as it stands; `following` is its next occurrence. A job whose stored form is not readable is shown with
+    the reason in `error`."""
     message = job_pb2.Job(
         namespace=job.namespace,
         name=job.name,
@@ -67,10 +77,13 @@ def encode_job(job: JobRecord, *, next_us: int | None) -> job_pb2.Job:
         update_time=timestamp(job.updated_us),
         error=job.fault or job.error,
     )
-    if next_us is not None:
-        message.next_occurrence.CopyFrom(timestamp(next_us))
+    if following is not None:
+        message.next_occurrence.CopyFrom(timestamp(following.nominal_us))
+        message.next_due.CopyFrom(timestamp(following.due_us))
     if job.spec is not None:
-        _add_spec(message, job.spec)
+        add_spec(message, job.spec)
+        if job.spec.schedule is not None and job.spec.schedule.jitter_us:
+            message.jitter_offset.CopyFrom(duration(job.spec.pins.jitter_offset_us))
     return message
 
 
@@ -97,6 +110,8 @@ def encode_run(run: RunRecord, *, now_us: int, traceparent: Callable[[UUID], str
         shard=run.shard,
         home_term=run.home_term,
         explanation=explain(run, now_us),
+        operation_id="" if run.operation_id is None else str(run.operation_id),
+        buffered=run.gated and run.state is RunState.PENDING and run.attempt == 0,
     )
     for name, instant_us in (
         ("not_before", run.not_before_us if run.state is RunState.PENDING and run.attempt > 0 else 0),
@@ -127,7 +142,8 @@ def encode_attempt(attempt: AttemptRecord) -> run_pb2.Attempt:
     return message
 
 
-def _add_spec(message: job_pb2.Job, spec: JobSpec) -> None:
+def add_spec(message: job_pb2.Job, spec: JobSpec) -> None:
+    """Have the message say what a version says, payload aside."""
     message.handler = spec.handler
     message.queue = spec.queue
     message.payload_type = spec.payload_type
@@ -142,6 +158,10 @@ def _add_spec(message: job_pb2.Job, spec: JobSpec) -> None:
     message.overlap = _OVERLAPS[spec.overlap]
     message.catch_up.mode = _CATCH_UPS[spec.catch_up.mode]
     message.catch_up.grace.CopyFrom(duration(spec.catch_up.grace_us))
+    message.catch_up.max_runs = spec.catch_up.max_runs
+    message.catch_up.window.CopyFrom(duration(spec.catch_up.window_us))
+    message.catch_up.order = _ORDERS[spec.catch_up.order]
+    message.max_buffered = spec.max_buffered
     message.start_to_close_timeout.CopyFrom(duration(spec.timeout_us))
     message.description = spec.description
     message.contact = spec.contact

@@ -33,10 +33,14 @@ def _why_pending(run: RunRecord, now_us: int) -> str:
     if run.attempt > 0 and run.not_before_us > now_us:
         return f"Attempt {run.attempt} ended{_because(run)}; the next one starts at {_shown(run.not_before_us)}."
     if run.not_before_us > now_us:
+        if run.cause is RunCause.BACKFILL:
+            return f"Made by a backfill: its pace makes it due at {_shown(run.not_before_us)}."
         return f"Triggered with a delay: due at {_shown(run.due_at_us)}."
     if run.home_term == 0:
-        cause = "Triggered" if run.cause is RunCause.TRIGGER else "Due"
+        cause = {RunCause.TRIGGER: "Triggered", RunCause.BACKFILL: "Made by a backfill"}.get(run.cause, "Due")
         return f"{cause}; the owner of shard {run.shard} has not picked it up yet."
+    if run.gated and run.attempt == 0:
+        return f"Due since {_shown(run.due_at_us)}; waits for its turn behind the other open runs of its job."
     return f"Due since {_shown(max(run.due_at_us, run.not_before_us))}; waits for a free worker on queue {run.queue!r}."
 
 

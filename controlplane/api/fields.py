@@ -97,3 +97,6 @@ def refuse_unknown(message: Message, at: str = "") -> None:
         path = f"{at}.{field.name}" if at else field.name
         if isinstance(value, Message):
             refuse_unknown(value, path)
+            continue
+        for index, entry in enumerate(value):
+            refuse_unknown(entry, f"{path}[{index}]")

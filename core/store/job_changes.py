@@ -24,6 +24,7 @@ from core.occurrences import Occurrence
 from core.states import DueKind, JobState, SkipReason
 from core.store.audit import AUDITED, Call, audited_params
 from core.store.calendar_jobs import refer
+from core.store.calendar_lookup import Contents
 from core.store.database import Database, Transaction
 from core.store.jobs import JobRecord, job_in
 from core.store.landing import Landing, land
@@ -127,7 +128,8 @@ class Changed:
     landed_shard: int | None
 
 
-Render = Callable[[JobRecord], bytes]
+Render = Callable[[JobRecord, Contents], bytes]
+"""The answer for a job, given what its calendars say."""
 
 
 class JobChanges:
@@ -151,7 +153,7 @@ class JobChanges:
             stored = await reserve(tx, call.key, now_us)
             if stored is not None:
                 return Changed(stored, None)
-            wanted = await self._decided(tx, call, job_id, None, decision, now_us)
+            wanted, contents = await self._decided(tx, call, job_id, None, decision, now_us)
             assert wanted is not None, "a creation makes a version"
             record = JobRecord(
                 job_id=job_id,
@@ -170,7 +172,7 @@ class JobChanges:
                 spec=wanted.spec,
                 payload=wanted.payload,
             )
-            answer_bytes = render(record)
+            answer_bytes = render(record, contents)
             created = await tx.run(
                 _CREATE,
                 {
@@ -200,13 +202,13 @@ class JobChanges:
                 return Changed(stored, None)
             present = await job_in(tx, call.key.namespace, name)
             cutover_us = max(now_us, present.cutover_us + 1)
-            wanted = await self._decided(tx, call, present.job_id, present, decision, cutover_us)
+            wanted, contents = await self._decided(tx, call, present.job_id, present, decision, cutover_us)
             if wanted is None:
-                answer_bytes = render(present)
+                answer_bytes = render(present, contents)
                 await answer(tx, call.key, answer_bytes)
                 return Changed(answer_bytes, None)
             record = following(present, wanted, cutover_us)
-            answer_bytes = render(record)
+            answer_bytes = render(record, contents)
             changed = await tx.run(
                 _CHANGE,
                 {
@@ -228,12 +230,15 @@ class JobChanges:
 
     async def _decided(
         self, tx: Transaction, call: Call, job_id: UUID, present: JobRecord | None, decision: Decision, at_us: int
-    ) -> NextVersion | None:
-        around = (await gather(tx, call.key.namespace, {job_id: decision.wishes(present)}))[job_id]
+    ) -> tuple[NextVersion | None, Contents]:
+        wishes = decision.wishes(present)
+        if present is not None and present.spec is not None:  # the answer shows when it runs next, in any case
+            wishes = replace(wishes, pins=wishes.pins | frozenset(present.spec.pins.calendars.values()))
+        around = (await gather(tx, call.key.namespace, {job_id: wishes}))[job_id]
         minutes = decision.minutes(present, around, at_us)
         if minutes:
             around = around.with_load(await measure(tx, minutes, scale=self._scale, shard_count=self._shard_count))
-        return decision.version(present, around, at_us)
+        return decision.version(present, around, at_us), around.contents
 
     async def _landed(self, tx: Transaction, job: JobRecord, first: Occurrence | None, answer_bytes: bytes) -> Changed:
         if first is None:

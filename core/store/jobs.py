@@ -7,7 +7,7 @@ others of the page with it (field bug B116).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -17,6 +17,7 @@ from sqlalchemy import Row
 from core.errors import Invalid, NotFound
 from core.jobspec import JobSpec
 from core.states import JobState
+from core.store.calendar_lookup import Contents, load_contents
 from core.store.database import Database, Transaction
 from core.store.statement import Kind, statement
 
@@ -121,6 +122,11 @@ class Jobs:
         records = sorted((record for row in found if (record := job_record(row)).deleted_us == 0), key=lambda r: r.name)
         return JobPage(tuple(records), listed[-1].name if len(listed) < len(rows) else "")
 
+    async def contents_of(self, jobs: Iterable[JobRecord]) -> Contents:
+        """What the calendars say that these jobs are pinned to."""
+        pins = [pin for job in jobs if job.spec is not None for pin in job.spec.pins.calendars.values()]
+        return await load_contents(self._database, pins)
+
 
 async def job_in(tx: Transaction, namespace: str, name: str) -> JobRecord:
     """The live job of that name, read within a transaction. Raises NotFound."""
@@ -139,8 +145,8 @@ def cut_page(rows: Sequence[Row[Any]], size: int, byte_limit: int) -> Sequence[R
 
 def job_record(row: Row[Any]) -> JobRecord:
     """A row of the statements here as a record."""
-    stored = row.spec if isinstance(row.spec, str) else json.dumps(row.spec)
-    spec, fault = _readable(stored)
+    stored = spec_text(row.spec)
+    spec, fault = read_spec(stored)
     return JobRecord(
         job_id=row.job_id,
         namespace=row.namespace,
@@ -162,7 +168,13 @@ def job_record(row: Row[Any]) -> JobRecord:
     )
 
 
-def _readable(stored: str) -> tuple[JobSpec | None, str]:
+def spec_text(column: Any) -> str:
+    """What stands in job_versions.spec as text, whichever way the driver hands JSON out."""
+    return column if isinstance(column, str) else json.dumps(column)
+
+
+def read_spec(stored: str) -> tuple[JobSpec | None, str]:
+    """A stored form as a spec, or None and what is wrong with it."""
     try:
         return JobSpec.from_json(json.loads(stored)), ""
     except (Invalid, ValueError) as error:

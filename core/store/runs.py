@@ -25,8 +25,8 @@ _GET = statement(
     """
     SELECT r.run_id, r.job_id, r.job_version, r.shard, r.cause, r.scheduled_for_us, r.due_at_us, r.created_us, r.state,
            r.attempt, r.uncounted, r.home_term, r.worker, r.lease_until_us, r.not_before_us, r.started_us, r.ended_us,
-           r.cancel_requested_us, r.last_error, r.result, r.result_type, r.progress, j.namespace, j.name,
-           v.spec->>'queue' AS queue, v.spec->'retry'->>'max_attempts' AS max_attempts
+           r.cancel_requested_us, r.last_error, r.result, r.result_type, r.progress, r.operation_id, r.gated,
+           j.namespace, j.name, v.spec->>'queue' AS queue, v.spec->'retry'->>'max_attempts' AS max_attempts
     FROM runs r
     JOIN jobs j ON j.job_id = r.job_id
     LEFT JOIN job_versions v ON v.job_id = r.job_id AND v.version = r.job_version
@@ -91,6 +91,10 @@ class RunRecord:
     result: bytes | None = None
     result_type: str = ""
     progress: bytes | None = None
+    # Made by this operation, a backfill.
+    operation_id: UUID | None = None
+    # Does not start beside another open run of its job.
+    gated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,8 @@ def run_record(row: Row[Any]) -> RunRecord:
         result=row.result,
         result_type=row.result_type,
         progress=row.progress,
+        operation_id=row.operation_id,
+        gated=row.gated,
     )
 
 

@@ -71,7 +71,7 @@ _MEASURE_MINUTES = statement(
     "measure_minutes",
     Kind.READ,
     """
-    SELECT i.minute, sum(held.due_rows) AS due_rows
+    SELECT i.minute, CAST(sum(held.due_rows) AS BIGINT) AS due_rows
     FROM unnest(CAST(:shards AS BIGINT[]), CAST(:minutes AS BIGINT[]), CAST(:from_buckets AS BIGINT[]),
                 CAST(:to_buckets AS BIGINT[])) AS i(shard, minute, from_bucket, to_bucket)
     CROSS JOIN LATERAL (

@@ -31,6 +31,10 @@ def micros(stamp: Timestamp) -> int:
     return stamp.seconds * US + stamp.nanos // 1000
 
 
+def every(seconds: int) -> job_pb2.Interval:
+    return job_pb2.Interval(elapsed=Duration(seconds=seconds))
+
+
 async def update(
     plane: ControlPlane, name: str, *paths: str, etag: str = "", request_id: str = "", **fields: Any
 ) -> Any:
@@ -66,14 +70,14 @@ class TestCreation:
         assert again.schedule == job.schedule
 
     async def test_counts_intervals_from_the_instant_of_registration_and_shows_it(self, plane: ControlPlane) -> None:
-        job = await plane.create("a", schedule=job_pb2.Schedule(every=Duration(seconds=7)))
+        job = await plane.create("a", schedule=job_pb2.Schedule(every=[every(7)]))
         assert 0 <= micros(job.create_time) - micros(job.schedule.anchor) < 5 * US
         assert micros(job.next_occurrence) == micros(job.schedule.anchor) + 7 * US
 
     async def test_of_a_one_off_in_the_past_lands_it_as_it_is(
         self, plane: ControlPlane, eye: asyncpg.Connection
     ) -> None:
-        await plane.create("a", schedule=job_pb2.Schedule(at=Timestamp(seconds=1_000_000_000)))
+        await plane.create("a", schedule=job_pb2.Schedule(at=[Timestamp(seconds=1_000_000_000)]))
         (row,) = await eye.fetch(
             "SELECT d.bucket, d.due_at_us, f.floor FROM due d JOIN shard_floors f ON f.shard = d.shard"
         )
@@ -151,13 +155,13 @@ class TestUpdates:
         assert after.etag != before.etag
 
     async def test_keep_the_phase_of_an_interval(self, plane: ControlPlane) -> None:
-        before = await plane.create("a", schedule=job_pb2.Schedule(every=Duration(seconds=600)))
-        for every in (600, 300):
-            after = await update(plane, "a", "schedule", schedule=job_pb2.Schedule(every=Duration(seconds=every)))
+        before = await plane.create("a", schedule=job_pb2.Schedule(every=[every(600)]))
+        for period_s in (600, 300):
+            after = await update(plane, "a", "schedule", schedule=job_pb2.Schedule(every=[every(period_s)]))
             assert after.schedule.anchor == before.schedule.anchor
         moved = Timestamp(seconds=before.schedule.anchor.seconds - 13)
         after = await update(
-            plane, "a", "schedule", schedule=job_pb2.Schedule(every=Duration(seconds=300), anchor=moved)
+            plane, "a", "schedule", schedule=job_pb2.Schedule(every=[every(300)], anchor=moved)
         )
         assert after.schedule.anchor == moved
 
@@ -169,11 +173,11 @@ class TestUpdates:
         assert await eye.fetchval("SELECT count(*) FROM due WHERE job_version = 2") == 0
 
     async def test_of_a_fired_one_off_do_not_fire_it_again(self, plane: ControlPlane, eye: asyncpg.Connection) -> None:
-        past = job_pb2.Schedule(at=Timestamp(seconds=1_000_000_000))
+        past = job_pb2.Schedule(at=[Timestamp(seconds=1_000_000_000)])
         await plane.create("a", schedule=past)
         await update(plane, "a", "description", "schedule", schedule=past, description="new")
         assert await eye.fetchval("SELECT count(*) FROM due WHERE job_version = 2") == 0
-        await update(plane, "a", "schedule", schedule=job_pb2.Schedule(at=Timestamp(seconds=1_000_000_001)))
+        await update(plane, "a", "schedule", schedule=job_pb2.Schedule(at=[Timestamp(seconds=1_000_000_001)]))
         assert await eye.fetchval("SELECT count(*) FROM due WHERE job_version = 3") == 1
 
     async def test_with_a_stale_etag_are_refused(self, plane: ControlPlane) -> None:

@@ -13,6 +13,7 @@ from core.policy import Overlap
 from core.schedule import Schedule
 from core.states import JobState
 from core.store.audit import Call
+from core.store.calendar_lookup import Contents
 from core.store.job_changes import Changed, JobChanges, NextVersion
 from core.store.jobs import JobRecord, Jobs
 from core.store.requests import RequestKey, own_request_id
@@ -75,7 +76,7 @@ def next_version(of: JobSpec, state: JobState = JobState.ACTIVE) -> Callable[[in
     return lambda cutover_us: version_at(of, b"payload", state, cutover_us)
 
 
-def shown_job(job: JobRecord) -> bytes:
+def shown_job(job: JobRecord, contents: Contents) -> bytes:
     return f"{job.name} v{job.version} {job.state.name}".encode()
 
 

@@ -25,11 +25,12 @@ from core.coord.ports import Leadership
 from core.coord.settings import etcd_config, session_config
 from core.enumerator import Enumerator
 from core.ids import chain_id, job_hash, shard_of
+from core.intervals import Every
 from core.jobspec import JobSpec
 from core.occurrences import occurrences_of
 from core.policy import Overlap, Retry
 from core.rand import SystemRand
-from core.schedule import Every, Schedule
+from core.schedule import Schedule
 from core.states import JobState, RunState
 from core.store.audit import Call
 from core.store.cluster import found_cluster
@@ -162,7 +163,7 @@ class Room:
             return version_at(spec, payload, JobState.ACTIVE, at_us)
 
         await self.job_changes.create(
-            self.call(), job_id=job_id, name=name or str(job_id), decision=created(decide), render=lambda job: b""
+            self.call(), job_id=job_id, name=name or str(job_id), decision=created(decide), render=lambda *_: b""
         )
         return job_id
 
@@ -212,7 +213,7 @@ class Room:
 
         name = await self.eye.fetchval("SELECT name FROM jobs WHERE job_id = $1", job_id)
         await self.job_changes.change(
-            self.call(), action="job.update", name=name, decision=changed(decide), render=lambda job: b""
+            self.call(), action="job.update", name=name, decision=changed(decide), render=lambda *_: b""
         )
         return cutover[0]
 
