@@ -70,12 +70,14 @@ def _of_client(error: BaseException) -> Failure | None:
 def _where_to_look(not_found: str) -> str:
     """The command that lists what there is; servers name first what is missing."""
     listed = {
+        "version of a calendar": "calendar versions NAME",
         "version": "job versions NAME",
         "run": "run list NAME",
         "calendar": "calendar list",
         "operation": "operation list",
     }
-    return f"see `tidewheel {listed.get(not_found.split(' ', 1)[0], 'job list')}`"
+    command = next((command for what, command in listed.items() if not_found.startswith(f"{what} ")), "job list")
+    return f"see `tidewheel {command}`"
 
 
 def _of_core(error: BaseException) -> Failure | None:

@@ -50,7 +50,7 @@ def takes_options(fields: Iterable[Field]) -> Callable[[Callable[..., Any]], Cal
         head, *own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
 
         async def command(call: Any, **values: Any) -> None:
-            given = {name: values.pop(name) for name in names}
+            given = {name: values.pop(name, None) for name in names}
             await body(call, **values, given={name: value for name, value in given.items() if value not in (None, [])})
 
         options = [*own, *(field.parameter for field in kept)]

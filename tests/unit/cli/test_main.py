@@ -97,6 +97,7 @@ def test_a_server_that_is_not_there_is_exit_code_4() -> None:
         ("operation 'x' not found", "tidewheel operation list"),
         ("run 'x' not found", "tidewheel run list NAME"),
         ("version '7' not found", "tidewheel job versions NAME"),
+        ("version of a calendar '7' not found", "tidewheel calendar versions NAME"),
     ],
 )
 def test_what_is_not_there_is_exit_code_3_with_the_command_that_lists_what_is(text: str, hint: str) -> None:
