@@ -107,7 +107,7 @@ async def test_a_resume_says_what_becomes_of_the_pause(catch_up: bool, choice: i
     assert (method, request.paused, request.note, request.namespace) == ("ResumeJob", choice, "moved", "shop")
 
 
-def version(number: int, state: int, note: str) -> job_service_pb2.JobVersion:
+def version(number: int, state: job_pb2.JobState, note: str) -> job_service_pb2.JobVersion:
     made = job_service_pb2.JobVersion(version=number, state=state, note=note, author="ada", job=STORED)
     made.cutover.FromJsonString(f"2026-06-0{number}T00:00:00Z")
     return made
@@ -177,7 +177,7 @@ async def test_a_restoration_names_the_version_and_the_reason() -> None:
 
 async def test_versions_need_exactly_one_way_to_name_the_job() -> None:
     made, _ = call(ScriptedServer())
-    for named in ({}, {"name": "report", "job_id": "id"}):
+    for name, job_id in ((None, ""), ("report", "id")):
         with pytest.raises(Failure) as caught:
-            await job_versions.versions(made, **named)
+            await job_versions.versions(made, name=name, job_id=job_id)
         assert caught.value.code is ExitCode.USAGE
