@@ -70,10 +70,10 @@ FREE, WAITS = 0, -1
 _IS_FULL = f"""{count_of("a", f"{WAITING} AND NOT ({BACKFILL})", open_from="a.open_from_us")}
                >= a.max_buffered + CASE WHEN {none_of("a", OPEN, open_from="a.open_from_us")} THEN 1 ELSE 0 END"""
 
-# Everything below follows from the consumed rows. Policies, as in core/policy.Overlap: 1 skips while a run of the job is
-# open or waits, 2 takes no notice, 3 and 4 let as many wait as max_buffered says (1 under 3), 5 lets the run wait until
-# its dispatcher has canceled what is in its way. A conflict on the run id is an occurrence that has its run already: the
-# due row moves on all the same (rule 9).
+# Everything below follows from the consumed rows. Policies, as in core/policy.Overlap: 1 skips while a run of the job
+# is open or waits, 2 takes no notice, 3 and 4 let as many wait as max_buffered says (1 under 3), 5 lets the run wait
+# until its dispatcher has canceled what is in its way. A conflict on the run id is an occurrence that has its run
+# already: the due row moves on all the same (rule 9).
 _RUNS = f"""decided AS (
       SELECT a.ord, a.shard, a.term, a.job_id, a.job_version, a.run_id, a.scheduled_for_us, a.run_due_us, a.run_state,
              a.worker, a.token_hash, a.lease_until_us, a.overlap, a.stand_before_us, a.skip_from_us, a.skip_to_us,
@@ -140,8 +140,8 @@ _STARTS = "a.run_state = 2 AND NOT (r.gated AND r.attempt = 0)"
 
 # The next attempt of a run: its due row goes, and the run is leased, or made ready (not_before_us = 0) to wait for a
 # credit or behind its gate. A run that was canceled meanwhile stays as it is; its due row goes all the same. Until now
-# the due row stood for the run; a run that is older than the open-from mark (a trigger with a delay) stands in open_runs
-# from here on.
+# the due row stood for the run; a run that is older than the open-from mark (a trigger with a delay) stands in
+# open_runs from here on.
 FIRE_RUNS = statement(
     "fire_due_runs",
     Kind.ACT,

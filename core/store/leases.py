@@ -1,7 +1,8 @@
 """Leases of attempts: leasing a waiting run to a worker, and holding its lease.
 
 Fenced by the term that answers for the run (its home term), compare-and-set on the attempt. Only the home owner moves a
-lease; a new owner takes the lease over with the run (open_runs.py).
+lease; a new owner takes the lease over with the run (open_runs.py). The first attempt of a gated run is leased only
+while nothing of its job is in its way (overlap.py); the callers of one owner lease one batch after the other.
 """
 
 from __future__ import annotations
@@ -15,33 +16,41 @@ from core.fence import FenceView
 from core.store.database import Database
 from core.store.decisions import LeaseGrant
 from core.store.fencing import FENCE, HELD, fence_params, fence_views
+from core.store.overlap import blocked_among
 from core.store.statement import Kind, statement
 
 _LEASE = statement(
     "lease_waiting_runs",
     Kind.ACT,
-    # A run that is leased under this very secret already: the statement ran before, and its answer was lost.
+    # A run that is leased under this very secret already: the statement ran before, and its answer was lost. Callers
+    # say which runs are gated, so that the others cost no second look; a gated one not named as such is refused.
     f"""
     WITH {FENCE}, item AS (
-      SELECT i.ord, i.shard, i.term, i.run_id, i.attempt, i.worker, i.token_hash, i.lease_until_us
+      SELECT i.ord, i.shard, i.term, i.run_id, i.attempt, i.worker, i.token_hash, i.lease_until_us, i.gated
       FROM unnest(
              CAST(:ords AS BIGINT[]), CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:run_ids AS UUID[]),
              CAST(:attempts AS BIGINT[]), CAST(:workers AS TEXT[]), CAST(:token_hashes AS BYTEA[]),
-             CAST(:lease_untils_us AS BIGINT[])
-           ) AS i(ord, shard, term, run_id, attempt, worker, token_hash, lease_until_us)
+             CAST(:lease_untils_us AS BIGINT[]), CAST(:gateds AS BOOLEAN[])
+           ) AS i(ord, shard, term, run_id, attempt, worker, token_hash, lease_until_us, gated)
+    ), blocked AS (
+      {blocked_among("item")}
     ), leased AS (
       UPDATE runs AS r
       SET state = 2, attempt = i.attempt, worker = i.worker, token_hash = i.token_hash,
           lease_until_us = i.lease_until_us, started_us = CAST(:now_us AS BIGINT)
       FROM item i
       {HELD}
-      WHERE r.run_id = i.run_id AND r.home_term = i.term
+      LEFT JOIN blocked b ON b.ord = i.ord
+      WHERE r.run_id = i.run_id AND r.home_term = i.term AND b.ord IS NULL AND (i.gated OR NOT r.gated OR i.attempt > 1)
         AND ((r.state = 1 AND r.not_before_us = 0 AND r.attempt = i.attempt - 1)
              OR (r.state = 2 AND r.attempt = i.attempt AND r.token_hash = i.token_hash))
       RETURNING i.ord, i.shard, i.term
     )
-    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, l.ord
+    SELECT f.shard, f.term, f.from_bucket, f.to_bucket, l.ord, CAST(NULL AS BIGINT) AS blocked
     FROM fence f LEFT JOIN leased l ON l.shard = f.shard AND l.term = f.term
+    UNION ALL
+    SELECT b.shard, b.term, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), b.ord
+    FROM blocked b
     """,
 )
 _RENEW = statement(
@@ -70,13 +79,26 @@ _RENEW = statement(
 
 @dataclass(frozen=True, slots=True)
 class LeaseOrder:
-    """Lease the waiting run to a worker as attempt number `attempt`."""
+    """Lease the waiting run to a worker as attempt number `attempt`; the first one of a gated run must say `gated`."""
 
     shard: int
     term: int
     run_id: UUID
     attempt: int
     lease: LeaseGrant
+    gated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """What became of a batch, by position: leased, or kept back by its gate.
+
+    A position in neither was refused: the fence is lost, or the run is not what it was taken for.
+    """
+
+    fences: dict[tuple[int, int], FenceView]
+    leased: frozenset[int]
+    blocked: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +128,8 @@ class Leases:
         self._database = database
         self._owner = owner
 
-    async def lease(
-        self, orders: Sequence[LeaseOrder], *, now_us: int
-    ) -> tuple[dict[tuple[int, int], FenceView], frozenset[int]]:
-        """Lease waiting runs; returns the fences seen and the positions that were leased.
+    async def lease(self, orders: Sequence[LeaseOrder], *, now_us: int) -> Leased:
+        """Lease waiting runs, each at most once in a batch.
 
         Recognises its own effect, so that a lost answer is settled by running it again.
         """
@@ -123,10 +143,15 @@ class Leases:
             "workers": [o.lease.worker for o in orders],
             "token_hashes": [o.lease.token_hash for o in orders],
             "lease_untils_us": [o.lease.until_us for o in orders],
+            "gateds": [o.gated for o in orders],
             "now_us": now_us,
         }
         rows = await self._database.run(_LEASE, params, repeat_unknown=True)
-        return fence_views(rows), frozenset(r.ord for r in rows if r.ord is not None)
+        return Leased(
+            fence_views(rows),
+            frozenset(r.ord for r in rows if r.ord is not None),
+            frozenset(r.blocked for r in rows if r.blocked is not None),
+        )
 
     async def renew(self, renewals: Sequence[Renewal]) -> Renewed:
         """Hold leases. A position that is missing in the answer was refused."""

@@ -15,14 +15,14 @@ from uuid import UUID
 from sqlalchemy import Row
 
 from core.fence import FenceView
-from core.states import RunState
+from core.states import RunCause, RunState
 from core.store.database import Database
 from core.store.fencing import FENCE, HELD, fence_params, fence_views
 from core.store.statement import Kind, Statement, statement
 
 _OPEN_COLUMNS = """r.run_id, r.job_id, r.job_version, r.shard, r.scheduled_for_us, r.due_at_us, r.state,
            r.attempt, r.uncounted, r.home_term, r.worker, r.token_hash, r.lease_until_us, r.not_before_us, r.started_us,
-           r.cancel_requested_us, r.trace, r.payload, r.progress"""
+           r.cancel_requested_us, r.trace, r.payload, r.progress, r.gated, r.cause"""
 _FIND_PEOPLED = statement(
     "find_peopled_ranges",
     Kind.READ,
@@ -77,7 +77,7 @@ _ADOPT = statement(
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, a.run_id, a.job_id, a.job_version, a.scheduled_for_us,
            a.due_at_us, a.state, a.attempt, a.uncounted, a.home_term, a.worker, a.token_hash, a.lease_until_us,
-           a.not_before_us, a.started_us, a.cancel_requested_us, a.trace, a.payload, a.progress
+           a.not_before_us, a.started_us, a.cancel_requested_us, a.trace, a.payload, a.progress, a.gated, a.cause
     FROM fence f LEFT JOIN adopted a ON a.fence_shard = f.shard AND a.fence_term = f.term
     """,
 )
@@ -152,6 +152,8 @@ class OpenRun:
     trace: str
     payload: bytes | None
     progress: bytes | None
+    gated: bool
+    cause: RunCause
 
 
 class OpenRuns:
@@ -242,4 +244,6 @@ def _open_run(row: Row[Any]) -> OpenRun:
         trace=row.trace,
         payload=row.payload,
         progress=row.progress,
+        gated=row.gated,
+        cause=RunCause(row.cause),
     )

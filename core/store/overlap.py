@@ -58,3 +58,17 @@ def count_of(job: str, condition: str, *, open_from: str) -> str:
                + (SELECT count(r.run_id) FROM open_runs o JOIN runs r ON r.run_id = o.run_id
                   WHERE o.shard = {job}.shard AND o.job_id = {job}.job_id AND {condition}
                   AND r.scheduled_for_us < {open_from} AND r.run_id <> {job}.run_id)"""
+
+
+def blocked_among(item: str) -> str:
+    """The waiting runs among `item` (ord, shard, term, run_id, gated) that have to go on waiting behind their gate."""
+    in_the_way = f"({OPEN} OR ({WAITING} AND {goes_before('g')}))"
+    return f"""SELECT g.ord, g.shard, g.term
+      FROM (
+        SELECT i.ord, i.shard, i.term, r.run_id, r.job_id, r.cause, r.scheduled_for_us, m.open_from_us
+        FROM {item} i
+        JOIN runs r ON r.run_id = i.run_id
+        JOIN shard_marks m ON m.shard = i.shard
+        WHERE i.gated AND r.gated AND r.state = 1 AND r.attempt = 0
+      ) AS g
+      WHERE NOT ({none_of("g", in_the_way, open_from="g.open_from_us")})"""

@@ -24,8 +24,8 @@ class TestLeasingAWaitingRun:
     async def test_gives_it_to_the_worker_as_the_next_attempt(self, world: StoreWorld) -> None:
         await world.own(0)
         run_id = await world.plant_run(await world.plant_job(), state=RunState.PENDING, attempt=2)
-        fences, leased = await world.leases().lease([order(run_id, 3)], now_us=NOW_US + 4)
-        assert (set(fences), leased) == ({(0, 1)}, frozenset({0}))
+        done = await world.leases().lease([order(run_id, 3)], now_us=NOW_US + 4)
+        assert (set(done.fences), done.leased) == ({(0, 1)}, frozenset({0}))
         run = await world.run(run_id)
         assert (run["state"], run["attempt"], run["worker"]) == (RunState.LEASED, 3, "worker-2")
         assert (run["started_us"], run["lease_until_us"]) == (NOW_US + 4, NOW_US + LEASE_US)
@@ -46,16 +46,16 @@ class TestLeasingAWaitingRun:
         await world.own(0)
         run_id = await world.plant_run(await world.plant_job(), **columns)  # type: ignore[arg-type]
         before = await world.run(run_id)
-        fences, leased = await world.leases().lease([order(run_id, attempt)], now_us=NOW_US)
-        assert (set(fences), leased) == ({(0, 1)}, frozenset())
+        done = await world.leases().lease([order(run_id, attempt)], now_us=NOW_US)
+        assert (set(done.fences), done.leased) == ({(0, 1)}, frozenset())
         assert await world.run(run_id) == before
 
     async def test_is_refused_to_a_former_owner(self, world: StoreWorld) -> None:
         term = await world.own(0)
         run_id = await world.plant_run(await world.plant_job(), state=RunState.PENDING, attempt=0)
         await world.take_over(term)
-        fences, leased = await world.leases().lease([order(run_id)], now_us=NOW_US)
-        assert (fences, leased) == ({}, frozenset())
+        done = await world.leases().lease([order(run_id)], now_us=NOW_US)
+        assert (done.fences, done.leased) == ({}, frozenset())
 
 
 class TestHoldingALease:
