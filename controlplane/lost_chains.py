@@ -1,18 +1,18 @@
 """Finds lost chains: active jobs with occurrences to come for which no due row stands, so that nothing would ever fire.
 
-A slow walk over all jobs by id, a few hundred a round. A chain moves while it is looked for, so a job is only named
-after a second look, a round later, has not found its row either. Called by missed_fires.py; it only reads.
+A slow walk over all jobs by id, a few hundred a round: a chain usually stands at the next occurrence, where one look at
+a key finds it. One that does not is looked for everywhere in its shard; it may have been put off, or be catching up.
+Chains and versions move meanwhile, so a job is only named when two rounds in a row have found its row nowhere. Called
+by missed_fires.py; it only reads.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from core.buckets import BucketScale
-from core.clock import US_PER_S, Clock
+from core.clock import Clock
 from core.enumerator import Enumerator
 from core.errors import Invalid
 from core.ids import chain_id
@@ -24,18 +24,18 @@ from core.store.database import Database
 from core.store.overdue import ChainedJob, DuePlace, Overdue
 
 _JOBS_A_ROUND = 300
-# So many are looked at again; more would only be a longer list.
-_MOST_SUSPECTS = 200
+# Suspects beyond this are left to a later walk.
+_MOST_SUSPECTS = 300
+# Whole shards that are read in a round for suspects.
+_SHARDS_A_ROUND = 4
 # The event loop serves calls too: it gets its turn after so many jobs.
 _JOBS_A_TURN = 20
-# Where a chain may stand instead of at an occurrence to come: behind, or put off for this long because its job could
-# not be read (dispatcher/planner.py: a minute).
-PUT_OFF_US = 65 * US_PER_S
+_LOOKS = 2
 _FIRST = UUID(int=0)
 
 
 class LostChains:
-    """The walk, and whom it suspects."""
+    """The walk, and whom it suspects: how often each one's row was found nowhere."""
 
     def __init__(self, database: Database, scale: BucketScale, enumerator: Enumerator, clock: Clock) -> None:
         self._database = database
@@ -44,73 +44,95 @@ class LostChains:
         self._enumerator = enumerator
         self._clock = clock
         self._after = _FIRST
-        self._suspects: set[UUID] = set()
+        self._suspects: dict[UUID, int] = {}
 
     async def step(self) -> list[ChainedJob]:
-        """Look at the next jobs, and again at the suspects; returns those of them that have no due row still."""
+        """Look at the next jobs, and again at the suspects; returns those whose row is nowhere, at two looks."""
+        again = await self._not_in_place(await self._overdue.again(self._suspects))
+        looks = await self._looked_for(again)
         walked = await self._overdue.walk(self._after, _JOBS_A_ROUND)
-        again = await self._overdue.again(self._suspects)
-        lost = await self._without_row(again)
-        suspected = await self._without_row(walked)
         self._after = walked[-1].job_id if len(walked) == _JOBS_A_ROUND else _FIRST
-        self._suspects = {job.job_id for job in [*lost, *suspected][:_MOST_SUSPECTS]}
-        return lost
+        fresh = [job.job_id for job in await self._not_in_place(walked) if job.job_id not in looks]
+        room = max(0, _MOST_SUSPECTS - len(looks))
+        self._suspects = looks | dict.fromkeys(fresh[:room], 0)
+        return [job for job in again if looks.get(job.job_id, 0) >= _LOOKS]
 
-    async def _without_row(self, jobs: Sequence[ChainedJob]) -> list[ChainedJob]:
+    async def _looked_for(self, jobs: Sequence[ChainedJob]) -> dict[UUID, int]:
+        """The suspects that stay suspects, after those of a few shards were looked for everywhere."""
+        shards = _longest_suspected(jobs, self._suspects)
+        looked_at = [job for job in jobs if job.shard in shards]
+        found: set[UUID] = set()
+        if looked_at:
+            found = await self._overdue.anywhere({_chain(job): job.shard for job in looked_at})
+        looks = {job.job_id: self._suspects[job.job_id] for job in jobs}
+        for job in looked_at:
+            if _chain(job) in found:
+                del looks[job.job_id]
+            else:
+                looks[job.job_id] += 1
+        return looks
+
+    async def _not_in_place(self, jobs: Sequence[ChainedJob]) -> list[ChainedJob]:
+        """Of active jobs with occurrences to come, those whose row does not stand at the next one."""
         expected = await self._expected(jobs)
         if not expected:
             return []
         standing = await self._overdue.standing([place for places in expected.values() for place in places])
-        missing = {
-            places[0].due_id: places[0].shard for places in expected.values() if places[0].due_id not in standing
-        }
-        if missing:
-            # The clock is read again: reading and reckoning took a while.
-            high = self._scale.bucket_of(self._clock.now_us() + PUT_OFF_US) + 1
-            standing |= await self._overdue.in_window(missing, high_bucket=high)
-        return [job for job in jobs if job.job_id in expected and expected[job.job_id][0].due_id not in standing]
+        return [job for job in jobs if job.job_id in expected and _chain(job) not in standing]
 
     async def _expected(self, jobs: Sequence[ChainedJob]) -> dict[UUID, list[DuePlace]]:
         """Where the chain of each job should stand: at the next occurrence, or the one after should it fire now."""
-        specs = {job.job_id: spec for job in jobs if (spec := _spec_of(job, self._enumerator)) is not None}
+        specs = {job.job_id: spec for job in jobs if (spec := self._spec(job)) is not None}
         pins = {pin for spec in specs.values() for pin in spec.pins.calendars.values()}
         contents = await load_contents(self._database, pins)
         expected = {}
-        for number, job in enumerate(jobs, start=1):
-            if job.job_id in specs:
-                places = self._places(job, specs[job.job_id], contents)
-                if places:
-                    expected[job.job_id] = places
+        for number, job in enumerate((job for job in jobs if job.job_id in specs), start=1):
+            places = [
+                DuePlace(job.shard, self._scale.bucket_of(due_us), due_us, _chain(job))
+                for due_us in self._coming(specs[job.job_id], contents)
+            ]
+            if places:
+                expected[job.job_id] = places
             if number % _JOBS_A_TURN == 0:
                 await self._clock.sleep(0)
         return expected
 
-    def _places(self, job: ChainedJob, spec: JobSpec, contents: Contents) -> list[DuePlace]:
+    def _spec(self, job: ChainedJob) -> JobSpec | None:
+        """What an active job says, if it can be read: owners tell of the others."""
+        if job.state is not JobState.ACTIVE:
+            return None
+        try:
+            spec = job.spec.read(self._enumerator)
+        except Invalid:
+            return None
+        return spec if spec.schedule is not None else None
+
+    def _coming(self, spec: JobSpec, contents: Contents) -> list[int]:
+        """When the next occurrence is due, and the one after it; nothing where that is not known."""
         try:
             occurrences = occurrences_of(spec, contents, self._enumerator)
-            coming = [] if occurrences is None else _coming(occurrences, self._clock.now_us())
+            return [] if occurrences is None else list(_next_two(occurrences, self._clock.now_us()))
         except (Invalid, SearchLimit):
             return []  # the owner sets such a job aside; or its chain stands somewhere on the way
-        chain = chain_id(job.job_id, job.version)
-        return [DuePlace(job.shard, self._scale.bucket_of(due_us), due_us, chain) for due_us in coming]
 
 
-def _coming(occurrences: Occurrences, now_us: int) -> list[int]:
-    """When the next occurrence is due, and the one after it."""
+def _next_two(occurrences: Occurrences, now_us: int) -> Iterable[int]:
     first = occurrences.first_due_from(now_us)
-    if first is None:
-        return []
-    second = occurrences.next_after(first.nominal_us)
-    return [first.due_us] if second is None else [first.due_us, second.due_us]
+    if first is not None:
+        yield first.due_us
+        second = occurrences.next_after(first.nominal_us)
+        if second is not None:
+            yield second.due_us
 
 
-def _spec_of(job: ChainedJob, enumerator: Enumerator) -> JobSpec | None:
-    """What an active job says, if it can be read: its owner tells of the others."""
-    if job.state is not JobState.ACTIVE:
-        return None
-    stored: Any = json.loads(job.spec) if isinstance(job.spec, str) else job.spec
-    try:
-        spec = JobSpec.from_json(stored, enumerator.read)
-    except Invalid:
-        return None
-    return spec if spec.schedule is not None else None
+def _chain(job: ChainedJob) -> UUID:
+    return chain_id(job.job_id, job.version)
+
+
+def _longest_suspected(jobs: Sequence[ChainedJob], looks: dict[UUID, int]) -> set[int]:
+    """The shards to look through: first those of jobs that were missed before."""
+    shards: dict[int, None] = {}
+    for job in sorted(jobs, key=lambda job: -looks[job.job_id]):
+        if len(shards) < _SHARDS_A_ROUND:
+            shards.setdefault(job.shard)
+    return set(shards)

@@ -15,16 +15,20 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from controlplane.leader import Seat
-from controlplane.lost_chains import PUT_OFF_US, LostChains
-from controlplane.overdue_causes import WORDS, Cause, Surroundings, moving
+from controlplane.lost_chains import LostChains
+from controlplane.overdue_causes import WORDS, Cause, Surroundings, is_put_off
 from controlplane.seams import ControlPlaneMetrics
 from core.clock import US_PER_S, DatabaseClock
 from core.coord.ports import LeaderCoord
-from core.errors import OutcomeUnknown, Unavailable
+from core.enumerator import Enumerator
+from core.errors import Invalid, OutcomeUnknown, Unavailable
 from core.fence import TermRow
+from core.jobspec import JobSpec
+from core.occurrences import Occurrences, occurrences_of
+from core.store.calendar_lookup import Contents, load_contents
 from core.store.cluster import Cluster
 from core.store.database import Database
-from core.store.overdue import LateRow, Overdue
+from core.store.overdue import LateRow, Overdue, StoredSpec
 from core.store.terms import Terms
 from core.telemetry.metrics import MissedFire
 
@@ -33,8 +37,11 @@ log = logging.getLogger(__name__)
 _EVERY_S = 5.0
 # A count stops here, for each shard: beyond it only the cause matters.
 _ROWS_PER_SHARD = 200
-# Rows of the coming minute that are looked through for chains that were put off.
-_PUT_OFF_ROWS_PER_SHARD = 1_000
+# Chains that were put off are looked for so far ahead (a job that cannot be read is looked at again after a minute),
+# among so many rows of a shard; and so many are looked at closely.
+_AHEAD_US = 65 * US_PER_S
+_AHEAD_ROWS_PER_SHARD = 1_000
+_PUT_OFF_ROWS = 500
 _NAMED = 3
 _SAID_AGAIN_S = 60.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,16 +85,18 @@ class MissedFires:
         cluster: Cluster,
         clock: DatabaseClock,
         heard: Heard,
-        chains: LostChains,
+        enumerator: Enumerator,
         *,
         after_s: float,
     ) -> None:
+        self._database = database
         self._overdue = Overdue(database)
         self._terms = Terms(database)
         self._cluster = cluster
         self._clock = clock
         self._heard = heard
-        self._chains = chains
+        self._enumerator = enumerator
+        self._chains = LostChains(database, cluster.scale, enumerator, clock)
         self._after_s = after_s
         self._before: dict[UUID, LateRow] = {}
         self._silent_until_s = 0.0
@@ -122,9 +131,10 @@ class MissedFires:
             self._before, self.found = {}, ()
             return  # nobody knows what is due
         now_us = self._clock.now_us()
-        rows = {row.due_id: row for row in await self._late(now_us)}
+        before_us = now_us - round(self._after_s * US_PER_S)
+        rows = {row.due_id: row for row in await self._late(now_us, before_us)}
         again = [row for due_id, row in rows.items() if due_id in self._before]
-        missed = await self._explained(again, rows, now_us) if again else []
+        missed = await self._explained(again, rows, before_us) if again else []
         lost = await self._chains.step()
         chains = [Missed(f"{job.namespace}/{job.name}", None, Cause(MissedFire.LOST_CHAIN)) for job in lost]
         self._before, self.found = rows, (*missed, *chains)
@@ -141,29 +151,62 @@ class MissedFires:
             what = "jobs" if reason is MissedFire.LOST_CHAIN else f"due rows are more than {self._after_s:g} s late"
             yield f"{count} {what}: {WORDS[reason]}; {'first' if count > len(first) else 'namely'} {', '.join(first)}"
 
-    async def _late(self, now_us: int) -> list[LateRow]:
+    async def _late(self, now_us: int, before_us: int) -> list[LateRow]:
         shards, scale = list(self._cluster.shards), self._cluster.scale
-        before_us, current = now_us - round(self._after_s * US_PER_S), scale.bucket_of(now_us)
+        current = scale.bucket_of(now_us)
         late = await self._overdue.late(
-            # What landed late stands at the floor, which may be ahead of the present bucket by one.
             shards,
             before_us=before_us,
+            # What landed late stands at the floor, which may be ahead of the present bucket by one.
             high_bucket=current + 2,
             limit_per_shard=_ROWS_PER_SHARD,
         )
-        coming = range(current, scale.bucket_of(now_us + PUT_OFF_US) + 1)
         put_off = await self._overdue.put_off(
-            shards, coming, before_us=before_us, limit_per_shard=_PUT_OFF_ROWS_PER_SHARD
+            shards,
+            range(current, scale.bucket_of(now_us + _AHEAD_US) + 1),
+            before_us=before_us,
+            limit_per_shard=_AHEAD_ROWS_PER_SHARD,
+            limit=_PUT_OFF_ROWS,
         )
-        return sorted([*late, *put_off], key=lambda row: row.due_at_us)
+        return sorted([*late, *await self._really_put_off(put_off, before_us)], key=lambda row: row.due_at_us)
 
-    async def _explained(self, rows: Sequence[LateRow], now: dict[UUID, LateRow], now_us: int) -> list[Missed]:
+    async def _really_put_off(self, rows: Sequence[LateRow], before_us: int) -> list[LateRow]:
+        """Those of chains ahead whose occurrence was due long ago: the others are deferred by jitter or a window."""
+        if not rows:
+            return []
+        specs = await self._overdue.specs({(row.job_id, row.job_version) for row in rows})
+        read = {key: _read(spec, self._enumerator) for key, spec in specs.items()}
+        pins = {p for spec in read.values() if isinstance(spec, JobSpec) for p in spec.pins.calendars.values()}
+        contents = await load_contents(self._database, pins)
+        found = []
+        for row in rows:
+            spec = read.get((row.job_id, row.job_version), Invalid("version", "does not exist"))
+            occurrences = spec if isinstance(spec, Invalid) else _computed(spec, contents, self._enumerator)
+            if is_put_off(row, occurrences, before_us):
+                found.append(row)
+        return found
+
+    async def _explained(self, rows: Sequence[LateRow], now: dict[UUID, LateRow], before_us: int) -> list[Missed]:
         terms: dict[int, list[TermRow]] = {}
         for term in await self._terms.newest(list(self._cluster.shards)):
             terms.setdefault(term.shard, []).append(term)
-        around = Surroundings(terms, self._heard, now_us)
-        going = moving(self._before, now, around.owner)
+        around = Surroundings(terms, self._heard, before_us)
+        going = around.going(self._before, now)
         return [Missed(_job_of(row), row.due_at_us, around.cause_of(row, going)) for row in rows]
+
+
+def _read(spec: StoredSpec, enumerator: Enumerator) -> JobSpec | Invalid:
+    try:
+        return spec.read(enumerator)
+    except Invalid as fault:
+        return fault
+
+
+def _computed(spec: JobSpec, contents: Contents, enumerator: Enumerator) -> Occurrences | Invalid | None:
+    try:
+        return occurrences_of(spec, contents, enumerator)
+    except Invalid as fault:
+        return fault
 
 
 def _job_of(row: LateRow) -> str:

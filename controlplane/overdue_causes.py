@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from core.catch_up import LATE_AFTER_US
+from core.errors import Invalid
 from core.fence import TermRow
+from core.occurrences import Occurrences, SearchLimit
 from core.states import TermState
 from core.store.overdue import LateRow
 from core.telemetry.metrics import MissedFire
@@ -18,8 +19,9 @@ WORDS = {
     MissedFire.SET_ASIDE: "their job could not be read and is set aside",
     MissedFire.UNREADABLE: "the version that they belong to cannot be read",
     MissedFire.CATCH_UP: "they wait for the catch-up pace of their namespace",
+    MissedFire.BEHIND: "their owner is behind: it fires what is late, and has not come to them yet",
     MissedFire.STUCK: "their owner is alive and does not fire them",
-    MissedFire.LOST_CHAIN: "their job has occurrences to come, and no due row stands for them",
+    MissedFire.LOST_CHAIN: "they have occurrences to come, and no due row stands for them",
 }
 
 
@@ -33,20 +35,24 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What was known around a look: the newest terms by shard, who is heard of, and the time."""
+    """What was known around a look: the newest terms by shard, who is heard of, and since when a row is late."""
 
     terms: Mapping[int, Sequence[TermRow]]
     is_heard: Callable[[str], bool]
-    now_us: int
+    before_us: int
 
-    def owner(self, shard: int, bucket: int) -> str:
-        """Who may fire a row of that bucket; empty: nobody."""
-        covering = [t for t in self.terms.get(shard, ()) if t.state is TermState.OPEN and t.covers(bucket)]
+    def owner(self, row: LateRow) -> str:
+        """Who may fire the row; empty: nobody."""
+        terms = self.terms.get(row.shard, ())
+        covering = [term for term in terms if term.state is TermState.OPEN and term.covers(row.bucket)]
         return covering[-1].owner if covering else ""
 
-    def cause_of(self, row: LateRow, going: Collection[tuple[str, str]]) -> Cause:
-        """Why this row is still there; `going` is what `moving` found. What holds a whole shard up comes first."""
-        owner = self.owner(row.shard, row.bucket)
+    def cause_of(self, row: LateRow, going: Collection[str]) -> Cause:
+        """Why this row is still there; `going` are the owners that fired late rows lately.
+
+        What holds a whole shard up comes first.
+        """
+        owner = self.owner(row)
         if not owner:
             return Cause(MissedFire.NO_TERM, f"shard {row.shard}")
         if not self.is_heard(owner):
@@ -55,17 +61,27 @@ class Surroundings:
             return Cause(MissedFire.UNREADABLE, f"there is no version {row.job_version} of job {row.job_id}")
         if row.error:
             return Cause(MissedFire.SET_ASIDE, row.error)
-        if self.now_us - row.due_at_us > LATE_AFTER_US and (owner, row.namespace) in going:
+        if row.due_at_us >= self.before_us:
             return Cause(MissedFire.CATCH_UP, f"namespace {row.namespace}")
-        return Cause(MissedFire.STUCK, owner)
+        return Cause(MissedFire.BEHIND if owner in going else MissedFire.STUCK, owner)
+
+    def going(self, before: Mapping[UUID, LateRow], now: Mapping[UUID, LateRow]) -> frozenset[str]:
+        """The owners under which rows that were late at the look before are gone, or have moved on."""
+        moved = (row for due_id, row in before.items() if due_id not in now or now[due_id].stand != row.stand)
+        return frozenset(self.owner(row) for row in moved if row.due_at_us < self.before_us)
 
 
-def moving(
-    before: Mapping[UUID, LateRow], now: Mapping[UUID, LateRow], owner: Callable[[int, int], str]
-) -> frozenset[tuple[str, str]]:
-    """The (owner, namespace) pairs in which late rows were fired since the look before: they go or move on."""
-    return frozenset(
-        (owner(row.shard, row.bucket), row.namespace)
-        for due_id, row in before.items()
-        if due_id not in now or now[due_id].stand != row.stand
-    )
+def is_put_off(row: LateRow, occurrences: Occurrences | Invalid | None, before_us: int) -> bool:
+    """Whether a chain whose row lies ahead should have been fired before `before_us`, rather than being deferred.
+
+    `occurrences` are those of its version: Invalid where they cannot be computed, None where there are none.
+    """
+    if occurrences is None:
+        return False
+    if isinstance(occurrences, Invalid) or row.back_us is not None:
+        return True
+    try:
+        head = occurrences.at(row.scheduled_for_us)
+    except SearchLimit:
+        return False
+    return head is not None and head.due_us < before_us

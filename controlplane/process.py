@@ -31,7 +31,6 @@ from controlplane.api.triggers import Triggers
 from controlplane.election import Campaign
 from controlplane.hints import Hints
 from controlplane.leader import Leader
-from controlplane.lost_chains import LostChains
 from controlplane.missed_fires import Heard, MissedFires
 from controlplane.reports import LeaderServicer
 from controlplane.retention import Retention
@@ -239,9 +238,8 @@ def _parts(base: _Base) -> _Parts:
 
 def _missed_fires(base: _Base, heard: Heard) -> MissedFires:
     cluster = _cluster(base)
-    chains = LostChains(base.housekeeping, cluster.scale, Enumerator(), base.clock)
     after_s = base.settings.controlplane.missed_fire_after_s
-    return MissedFires(base.housekeeping, cluster, base.clock, heard, chains, after_s=after_s)
+    return MissedFires(base.housekeeping, cluster, base.clock, heard, Enumerator(), after_s=after_s)
 
 
 def _cluster(base: _Base) -> Cluster:

@@ -7,6 +7,7 @@ what fires.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from uuid import UUID
 
 from sqlalchemy import Row
 
+from core.buckets import NO_END
+from core.enumerator import Enumerator
+from core.errors import Invalid
+from core.jobspec import JobSpec
 from core.states import DueKind, JobState
 from core.store.database import Database
 from core.store.statement import Kind, statement
@@ -25,7 +30,8 @@ _SHOWN = """SELECT d.shard, d.bucket, d.due_at_us, d.id, d.kind, d.job_id, d.job
 _ITS_JOB = """LEFT JOIN jobs j ON j.job_id = d.job_id
     LEFT JOIN job_versions v ON v.job_id = d.job_id AND v.version = d.job_version
     LEFT JOIN job_versions n ON n.job_id = d.job_id AND n.version = d.job_version + 1"""
-_IS_OWNED = "(d.kind = 2 OR n.cutover_us IS NULL OR d.scheduled_for_us <= n.cutover_us)"
+_IS_OWNED = """(d.kind = 2 OR d.back_us IS NOT NULL OR n.cutover_us IS NULL
+           OR d.scheduled_for_us <= n.cutover_us)"""
 
 _OVERDUE = statement(
     "list_overdue_rows",
@@ -48,7 +54,8 @@ _OVERDUE = statement(
     ORDER BY d.due_at_us, d.id
     """,
 )
-# A chain whose job cannot be read is put off again and again: its due time lies ahead, its occurrence far behind.
+# A chain may be put off: its job could not be read, or its catch-up waits for its turn. Then its due time lies ahead,
+# and its occurrence behind. So it does where jitter or a window defers it: whoever knows its schedule tells them apart.
 _PUT_OFF = statement(
     "list_chains_put_off",
     Kind.READ,
@@ -64,9 +71,19 @@ _PUT_OFF = statement(
       LIMIT CAST(:limit_per_shard AS BIGINT)
     ) AS d
     {_ITS_JOB}
-    WHERE d.kind = 1 AND d.scheduled_for_us < CAST(:before_us AS BIGINT)
-      AND d.due_at_us >= CAST(:before_us AS BIGINT) AND j.error <> '' AND {_IS_OWNED}
+    WHERE d.kind = 1 AND d.due_at_us >= CAST(:before_us AS BIGINT) AND {_IS_OWNED}
+      AND (d.scheduled_for_us < CAST(:before_us AS BIGINT) OR d.back_us IS NOT NULL)
     ORDER BY d.scheduled_for_us, d.id
+    LIMIT CAST(:row_limit AS BIGINT)
+    """,
+)
+_SPECS = statement(
+    "read_specs_of_versions",
+    Kind.READ,
+    """
+    SELECT v.job_id, v.version, v.spec
+    FROM unnest(CAST(:job_ids AS UUID[]), CAST(:versions AS BIGINT[])) AS i(job_id, version)
+    JOIN job_versions v ON v.job_id = i.job_id AND v.version = i.version
     """,
 )
 _JOB = """SELECT j.job_id, j.namespace, j.name, j.shard, j.version, j.state, v.spec
@@ -92,8 +109,9 @@ _AT_KEYS = statement(
     JOIN due d ON d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.id
     """,
 )
-_IN_WINDOW = statement(
-    "find_due_rows_in_window",
+# The whole of a few shards: wherever a chain was put off to. Its key holds all that is read.
+_ANYWHERE = statement(
+    "find_due_rows_anywhere",
     Kind.READ,
     """
     SELECT d.id
@@ -137,8 +155,23 @@ class LateRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSpec:
+    """What a version says, as it is stored."""
+
+    stored: Any
+
+    def read(self, enumerator: Enumerator) -> JobSpec:
+        """Raises Invalid where it is not readable."""
+        try:
+            stored = json.loads(self.stored) if isinstance(self.stored, str) else self.stored
+        except ValueError as error:
+            raise Invalid("spec", f"the stored form is not readable: {error}") from error
+        return JobSpec.from_json(stored, enumerator.read)
+
+
+@dataclass(frozen=True, slots=True)
 class ChainedJob:
-    """A job in its present version; `spec` is unread JSON."""
+    """A job in its present version."""
 
     job_id: UUID
     namespace: str
@@ -146,7 +179,7 @@ class ChainedJob:
     shard: int
     version: int
     state: JobState
-    spec: Any
+    spec: StoredSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +206,21 @@ class Overdue:
         return [_late(row) for row in await self._database.run(_OVERDUE, {**bounds, "before_us": before_us})]
 
     async def put_off(
-        self, shards: Sequence[int], buckets: range, *, before_us: int, limit_per_shard: int
+        self, shards: Sequence[int], buckets: range, *, before_us: int, limit_per_shard: int, limit: int
     ) -> list[LateRow]:
-        """Chains of jobs that are set aside, whose occurrence lies before `before_us`, among the first rows a shard."""
-        bounds = {"shards": list(shards), "low": buckets.start, "high": buckets.stop}
-        limits = {"before_us": before_us, "limit_per_shard": limit_per_shard}
-        return [_late(row) for row in await self._database.run(_PUT_OFF, {**bounds, **limits})]
+        """Chains whose occurrence lies before `before_us` and whose row does not: the `limit` oldest of them.
+
+        Of each shard the first rows of these buckets are looked through.
+        """
+        params = {"shards": list(shards), "low": buckets.start, "high": buckets.stop, "before_us": before_us}
+        limits = {"limit_per_shard": limit_per_shard, "row_limit": limit}
+        return [_late(row) for row in await self._database.run(_PUT_OFF, {**params, **limits})]
+
+    async def specs(self, versions: Collection[tuple[UUID, int]]) -> dict[tuple[UUID, int], StoredSpec]:
+        """What these versions of jobs say, without their payloads."""
+        listed = sorted(set(versions))
+        params = {"job_ids": [job_id for job_id, _ in listed], "versions": [version for _, version in listed]}
+        return {(row[0], row[1]): StoredSpec(row[2]) for row in await self._database.run(_SPECS, params)}
 
     async def walk(self, after: UUID, limit: int) -> list[ChainedJob]:
         """The next jobs by id, whatever their state."""
@@ -199,11 +241,10 @@ class Overdue:
         }
         return {row.id for row in await self._database.run(_AT_KEYS, params)}
 
-    async def in_window(self, wanted: Mapping[UUID, int], *, high_bucket: int) -> set[UUID]:
-        """Which of these rows, given by their shard, stand anywhere between the watermark and `high_bucket`."""
-        params = {"shards": sorted(set(wanted.values())), "ids": sorted(wanted), "high": high_bucket}
-        rows = await self._database.run(_IN_WINDOW, {**params, "row_limit": len(wanted)})
-        return {row.id for row in rows}
+    async def anywhere(self, wanted: Mapping[UUID, int]) -> set[UUID]:
+        """Which of these rows, given by their shard, stand anywhere at all. Reads the keys of whole shards."""
+        params = {"shards": sorted(set(wanted.values())), "ids": sorted(wanted), "high": NO_END}
+        return {row.id for row in await self._database.run(_ANYWHERE, {**params, "row_limit": len(wanted)})}
 
 
 def _late(row: Row[Any]) -> LateRow:
@@ -225,4 +266,6 @@ def _late(row: Row[Any]) -> LateRow:
 
 
 def _job(row: Row[Any]) -> ChainedJob:
-    return ChainedJob(row.job_id, row.namespace, row.name, row.shard, row.version, JobState(row.state), row.spec)
+    return ChainedJob(
+        row.job_id, row.namespace, row.name, row.shard, row.version, JobState(row.state), StoredSpec(row.spec)
+    )

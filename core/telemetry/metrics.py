@@ -55,6 +55,7 @@ class MissedFire(StrEnum):
     SET_ASIDE = "set_aside"  # its job could not be read by the owner, who looks again from time to time
     UNREADABLE = "unreadable"  # the version that it names does not exist or cannot be read
     CATCH_UP = "catch_up"  # it waits for the catch-up pace of its namespace
+    BEHIND = "behind"  # the owner fires what is late, and has not come to it yet
     STUCK = "stuck"  # the owner is alive and does not fire it
     LOST_CHAIN = "lost_chain"  # the job has occurrences to come, and no due row stands for them
 
