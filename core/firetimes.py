@@ -15,10 +15,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from core.civil import END_S, END_US
 from core.clock import US_PER_S
+from core.cron.times import TimesOfDay
 from core.zones import ZoneTable
 
 
@@ -41,6 +42,11 @@ class RepeatRule(StrEnum):
 class Source(Protocol):
     """A strictly increasing series of instants, in whole microseconds since the epoch, from both sides."""
 
+    @property
+    def times_of_day(self) -> TimesOfDay | None:
+        """The times that the wall can show at its instants, where it is a series of wall times."""
+        ...
+
     def after(self, instant_us: int) -> int | None:
         """The first instant later than `instant_us`."""
         ...
@@ -58,6 +64,11 @@ class WallSeries(Protocol):
         """Whether the series follows elapsed time rather than the clock on the wall."""
         ...
 
+    @property
+    def times_of_day(self) -> TimesOfDay:
+        """The times of day that it can name."""
+        ...
+
     def wall_from(self, wall_s: int, until_s: int) -> int | None:
         """The first wall time in [wall_s, until_s)."""
         ...
@@ -72,6 +83,7 @@ class Once:
     """Single instants, in ascending order."""
 
     at_us: tuple[int, ...]
+    times_of_day: ClassVar[TimesOfDay | None] = None
 
     def after(self, instant_us: int) -> int | None:
         index = bisect_right(self.at_us, instant_us)
@@ -88,6 +100,7 @@ class Interval:
 
     every_us: int
     anchor_us: int
+    times_of_day: ClassVar[TimesOfDay | None] = None
 
     def after(self, instant_us: int) -> int | None:
         if instant_us < self.anchor_us:
@@ -98,6 +111,18 @@ class Interval:
         if instant_us <= self.anchor_us:
             return None
         return self.anchor_us + (instant_us - self.anchor_us - 1) // self.every_us * self.every_us
+
+
+class Part(NamedTuple):
+    """What holds at an instant: the offset, and the instants [opens_s, closes_s) at which wall times count under it.
+
+    Before `made_up_until_s` instants may stand for wall times that do not exist.
+    """
+
+    offset_s: int
+    opens_s: int
+    closes_s: int
+    made_up_until_s: int
 
 
 class Zoned:
@@ -118,6 +143,11 @@ class Zoned:
         self._gap = GapRule.SKIP if series.wildcard else gap
         self._repeat = RepeatRule.BOTH if series.wildcard else repeat
         self._fraction_us = fraction_us
+
+    @property
+    def times_of_day(self) -> TimesOfDay:
+        """The times of day of the series."""
+        return self._series.times_of_day
 
     def after(self, instant_us: int) -> int | None:
         """The first occurrence later than `instant_us`."""
@@ -190,3 +220,24 @@ class Zoned:
         elif self._repeat is RepeatRule.SECOND and run + 1 < len(self._offsets):
             closes = min(closes, self._starts[run + 1] + self._offsets[run + 1])
         return opens, closes
+
+    # --- around one instant, for what is taken away and for what is told of it ----------------------------------------
+
+    def part(self, second: int) -> Part:
+        """What holds at the instant `second`."""
+        run = self._table.index(second)
+        offset, start = self._offsets[run], self._starts[run]
+        opens, closes = self._wall_bounds(run)
+        gap_s = max(0, offset - self._offsets[run - 1]) if run else 0
+        return Part(offset, opens - offset, closes - offset, start + gap_s)
+
+    def makes_up(self, second: int) -> bool:
+        """Whether the instant `second` stands for a wall time that does not exist."""
+        run = self._table.index(second)
+        if run == 0 or self._gap is GapRule.SKIP:
+            return False
+        start, before, offset = self._starts[run], self._offsets[run - 1], self._offsets[run]
+        if self._gap is GapRule.END:
+            return second == start and self._series.wall_from(start + before, start + offset) is not None
+        wall = second + before
+        return wall < start + offset and self._series.wall_from(wall, wall + 1) is not None

@@ -6,15 +6,24 @@ all of them answer the same. Never looks at a clock, and never at what has been 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
+from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from core.calendars import CalendarContent, CalendarPin
 from core.civil import END_US
 from core.enumerator import Enumerator
-from core.errors import Invalid, TidewheelError
+from core.errors import Invalid
 from core.jobspec import JobSpec
 from core.schedule import Schedule
+from core.search import SearchLimit
+from core.shaping import Compiled, Shaping, compiled
+
+__all__ = ["Occurrence", "Occurrences", "SearchLimit", "occurrences_of"]
+
+_MAX_TOO_EARLY = 1_000
 
 
 class Occurrence(NamedTuple):
@@ -24,96 +33,108 @@ class Occurrence(NamedTuple):
     due_us: int
 
 
-class SearchLimit(TidewheelError):
-    """A search walked too far over what is taken away: there is nothing up to `at_us`, and it can be taken up there."""
-
-    def __init__(self, at_us: int) -> None:
-        super().__init__(f"nothing was found up to {at_us} us")
-        self.at_us = at_us
-
-
 class Occurrences:
     """The occurrences of a schedule up to `last_us` (inclusive; None: without such a bound).
 
-    `contents` holds what each calendar that the schedule names says. `offset_us` is the job's share of the jitter.
+    `contents` holds what each calendar that the schedule names says; one that is missing there has no effect.
+    `offset_us` is the job's share of the jitter. Nominal instants strictly increase, due instants never decrease.
     """
 
     def __init__(
         self,
         schedule: Schedule,
-        contents: Mapping[str, CalendarContent] | None = None,
+        contents: Mapping[str, CalendarContent | Compiled] | None = None,
         *,
         offset_us: int = 0,
         last_us: int | None = None,
         enumerator: Enumerator | None = None,
     ) -> None:
         self._schedule = schedule
-        self._contents = contents or {}
+        calendars = {name: _ready(name, content) for name, content in (contents or {}).items()}
+        self._shaping = Shaping(schedule, calendars) if calendars else None
         self._offset_us = offset_us
-        self._last_us = last_us
+        self._last_us = END_US if last_us is None else last_us
         self._enumerator = enumerator
+        self._series_key: str | None = None
         self._end_us = END_US if schedule.end_us is None else schedule.end_us
 
     def until(self, last_us: int | None) -> Occurrences:
         """The same occurrences up to `last_us` (inclusive), if that is the tighter bound."""
-        if last_us is None or (self._last_us is not None and self._last_us <= last_us):
+        if last_us is None or self._last_us <= last_us:
             return self
-        return Occurrences(
-            self._schedule, self._contents, offset_us=self._offset_us, last_us=last_us, enumerator=self._enumerator
-        )
+        narrowed = copy(self)
+        narrowed._last_us = last_us
+        return narrowed
 
     def next_after(self, nominal_us: int) -> Occurrence | None:
         """The first occurrence whose nominal instant is later, or None. Raises SearchLimit."""
-        if self._enumerator is None:
-            found_us = self._schedule.next_after(nominal_us)
-        else:
-            found_us = self._enumerator.next_after(self._schedule, nominal_us)
-        if found_us is None or (self._last_us is not None and found_us > self._last_us):
+        found_us = self._next_us(nominal_us)
+        if found_us is None or found_us > self._last_us:
             return None
-        return Occurrence(found_us, self._due_us(found_us))
+        return self._occurrence(found_us)
 
     def prev_before(self, nominal_us: int) -> Occurrence | None:
         """The last occurrence whose nominal instant is earlier, or None. Raises SearchLimit."""
-        bound_us = nominal_us if self._last_us is None else min(nominal_us, self._last_us + 1)
-        found_us = self._schedule.prev_before(bound_us)
-        return None if found_us is None else Occurrence(found_us, self._due_us(found_us))
+        bound_us = min(nominal_us, self._last_us + 1)
+        walk = self._schedule if self._shaping is None else self._shaping.search
+        found_us = walk.prev_before(bound_us)
+        return None if found_us is None else self._occurrence(found_us)
 
     def at(self, nominal_us: int) -> Occurrence | None:
-        """The occurrence with this nominal instant, or None."""
-        found = self.next_after(nominal_us - 1)
-        return found if found is not None and found.nominal_us == nominal_us else None
+        """The occurrence with this nominal instant, or None where there is none."""
+        there = self._schedule.matches if self._shaping is None else self._shaping.search.has
+        return self._occurrence(nominal_us) if nominal_us <= self._last_us and there(nominal_us) else None
 
     def first_due_from(self, due_us: int) -> Occurrence | None:
         """The first occurrence that is due at `due_us` or later. Raises SearchLimit."""
         if due_us >= self._end_us:
             return None
-        return self.next_after(due_us - self._offset_us - 1)
+        found = self.next_after(self._put_off_past(due_us) - 1)
+        for _ in range(_MAX_TOO_EARLY):
+            if found is None or found.due_us >= due_us:
+                return found
+            found = self.next_after(found.nominal_us)
+        raise SearchLimit(due_us - self._offset_us if found is None else found.nominal_us)
 
     def last_due_before(self, due_us: int) -> Occurrence | None:
         """The last occurrence that is due earlier than `due_us`. Raises SearchLimit."""
-        return self.prev_before(self._end_us if due_us >= self._end_us else due_us - self._offset_us)
+        return self.prev_before(self._end_us if due_us >= self._end_us else self._put_off_past(due_us))
 
     def between(self, from_us: int, to_us: int, limit: int) -> tuple[Occurrence, ...]:
         """The occurrences whose nominal instants are in [from_us, to_us), at most `limit`. Raises SearchLimit."""
-        found: list[Occurrence] = []
-        following = self.next_after(from_us - 1)
-        while following is not None and following.nominal_us < to_us and len(found) < limit:
-            found.append(following)
-            following = self.next_after(following.nominal_us)
-        return tuple(found)
+        return tuple(islice(self._walk(from_us, to_us), limit))
 
     def nth_after(self, nominal_us: int, n: int) -> Occurrence | None:
         """The n-th (from 1) occurrence after `nominal_us`; None where there are fewer. Raises SearchLimit."""
-        found = None
-        for _ in range(n):
-            found = self.next_after(nominal_us)
-            if found is None:
-                return None
-            nominal_us = found.nominal_us
-        return found
+        return next(islice(self._walk(nominal_us + 1, END_US), n - 1, None), None)
 
-    def _due_us(self, nominal_us: int) -> int:
-        return min(nominal_us + self._offset_us, self._end_us - 1)
+    def _walk(self, from_us: int, to_us: int) -> Iterator[Occurrence]:
+        found = self.next_after(from_us - 1)
+        while found is not None and found.nominal_us < to_us:
+            yield found
+            found = self.next_after(found.nominal_us)
+
+    def _next_us(self, nominal_us: int) -> int | None:
+        if self._shaping is None:
+            if self._enumerator is None:
+                return self._schedule.next_after(nominal_us)
+            return self._enumerator.next_after(self._schedule, nominal_us)
+        if self._enumerator is None or self._series_key is None:
+            return self._shaping.search.next_after(nominal_us)
+        return self._enumerator.shared(self._series_key, nominal_us, self._shaping.search.next_after)
+
+    def _occurrence(self, nominal_us: int) -> Occurrence:
+        due_us: int | None = nominal_us
+        if self._shaping is not None and self._shaping.deferral is not None:
+            due_us, _ = self._shaping.deferral.end_of(nominal_us)
+        return Occurrence(nominal_us, min((due_us or nominal_us) + self._offset_us, self._end_us - 1))
+
+    def _put_off_past(self, due_us: int) -> int:
+        """The instant such that whatever is nominal from there on is due at `due_us` or later, and nothing before."""
+        free_us = due_us - self._offset_us
+        if self._shaping is None or self._shaping.deferral is None:
+            return free_us
+        return self._shaping.deferral.start_of(free_us - 1)
 
 
 def occurrences_of(
@@ -126,7 +147,7 @@ def occurrences_of(
     schedule = spec.schedule
     if schedule is None:
         return None
-    named: dict[str, CalendarContent] = {}
+    named: dict[str, CalendarContent | Compiled] = {}
     for name in (*schedule.exclude_calendars, *schedule.windows):
         pin = spec.pins.calendars.get(name)
         content = None if pin is None else contents.get(pin)
@@ -134,7 +155,18 @@ def occurrences_of(
             raise Invalid("schedule", f"the calendar {name} that it names is missing")
         if isinstance(content, Invalid):
             raise content
-        named[name] = content
-    return Occurrences(
+        ready = partial(compiled, name, content)
+        named[name] = ready() if enumerator is None else enumerator.compiled((pin, name), ready)
+    found = Occurrences(
         schedule, named, offset_us=spec.pins.jitter_offset_us, last_us=spec.pins.last_us, enumerator=enumerator
     )
+    if named and schedule.series_key is not None:
+        pinned = [
+            (name, spec.pins.calendars[name].to_json()) for name in (*schedule.exclude_calendars, *schedule.windows)
+        ]
+        found._series_key = f"{schedule.series_key}|{pinned}"
+    return found
+
+
+def _ready(name: str, content: CalendarContent | Compiled) -> Compiled:
+    return content if isinstance(content, Compiled) else compiled(name, content)

@@ -16,9 +16,11 @@ from typing import Any
 from core.civil import END_US
 from core.cron import uses_slots
 from core.errors import Invalid
+from core.exclusions import Remover, exclusions_of
 from core.firetimes import GapRule, Interval, RepeatRule, Source
 from core.intervals import Every
 from core.schedule_checks import check_bounds, check_types
+from core.search import Search, SearchLimit
 from core.sources import sources_of
 from core.zones import UTC_NAME, zone
 
@@ -70,8 +72,14 @@ class Schedule:
         self._normalise()
         check_bounds(self)
         zone(self.zone, field="schedule.zone")
-        if self.next_after(-1) is None:
+        if not self._fires():
             raise Invalid("schedule", "never fires: it has no occurrence between start and end")
+
+    def _fires(self) -> bool:
+        try:
+            return self.next_after(-1) is not None
+        except SearchLimit:
+            return False  # all that was looked at is excluded, and that is a lot
 
     def _normalise(self) -> None:
         settle = object.__setattr__  # the value is frozen, but not yet handed out
@@ -88,7 +96,9 @@ class Schedule:
     # --- questions -------------------------------------------------------------------------------------------------
 
     def next_after(self, instant_us: int) -> int | None:
-        """The first occurrence later than `instant_us`, or None when there is none any more."""
+        """The first occurrence later than `instant_us`, or None when there is none any more. Raises SearchLimit."""
+        if self.exclusions:
+            return self._search.next_after(instant_us)
         if self.start_us is not None and instant_us < self.start_us:
             instant_us = self.start_us - 1
         found = [at for source in self.sources if (at := source.after(instant_us)) is not None]
@@ -96,7 +106,9 @@ class Schedule:
         return min(found) if found and min(found) < end_us else None
 
     def prev_before(self, instant_us: int) -> int | None:
-        """The last occurrence earlier than `instant_us`, or None when there is none."""
+        """The last occurrence earlier than `instant_us`, or None when there is none. Raises SearchLimit."""
+        if self.exclusions:
+            return self._search.prev_before(instant_us)
         instant_us = min(instant_us, END_US if self.end_us is None else self.end_us)
         found = [at for source in self.sources if (at := source.before(instant_us)) is not None]
         start_us = self.start_us or 0
@@ -104,10 +116,10 @@ class Schedule:
 
     def matches(self, instant_us: int) -> bool:
         """Whether `instant_us` is an occurrence."""
-        return self.next_after(instant_us - 1) == instant_us
+        return self._search.has(instant_us)
 
     def between(self, from_us: int, to_us: int, limit: int) -> tuple[int, ...]:
-        """The occurrences in [from_us, to_us), in order, at most `limit` of them."""
+        """The occurrences in [from_us, to_us), in order, at most `limit` of them. Raises SearchLimit."""
         return tuple(self._walk(from_us, to_us, limit))
 
     def _walk(self, from_us: int, to_us: int, limit: int) -> Iterator[int]:
@@ -138,6 +150,16 @@ class Schedule:
     def sources(self) -> tuple[Source, ...]:
         """The series whose union the schedule is: of `at_us`, then of each interval, then of each line."""
         return sources_of(self)
+
+    @cached_property
+    def exclusions(self) -> tuple[Remover, ...]:
+        """What the schedule takes away by itself: dates and lines."""
+        return exclusions_of(self)
+
+    @cached_property
+    def _search(self) -> Search:
+        end_us = END_US if self.end_us is None else self.end_us
+        return Search(self.sources, self.exclusions, self.start_us or 0, end_us)
 
     # --- JSON ------------------------------------------------------------------------------------------------------
 

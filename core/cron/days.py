@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from core.civil import SHAPE_COUNT, shape_parts
-from core.cron.fields import DAY_OF_MONTH, DAY_OF_WEEK, range_mask
+from core.civil import MONTH_COUNT, MONTH_SHAPE, SHAPE_COUNT, shape_parts
+from core.cron.fields import DAY_OF_MONTH, DAY_OF_WEEK, YEAR, full_mask, range_mask
 from core.cron.tokens import Item, LastDay, NearestWeekday, NthWeekday, Values
 
 
@@ -24,6 +24,30 @@ def days_by_shape(month_days: tuple[Item, ...], weekdays: tuple[Item, ...], eith
         joined = by_day & by_weekday if either_starred else by_day | by_weekday
         masks.append(joined & ((1 << length) - 1))
     return tuple(masks)
+
+
+_ALL_MONTHS = (1 << MONTH_COUNT) - 1
+_OF_SHAPE = tuple(sum(1 << m for m in range(MONTH_COUNT) if MONTH_SHAPE[m] == shape) for shape in range(SHAPE_COUNT))
+_OF_YEAR = tuple(sum(1 << m for m in range(number, MONTH_COUNT, 12)) for number in range(12))
+
+
+@lru_cache(maxsize=4096)
+def live_months(days: tuple[int, ...], months: int, years: int) -> int:
+    """The months (bit m: month m since January 1970) that have matching days.
+
+    `days` is what days_by_shape gives, `months` and `years` are the masks of their fields.
+    """
+    by_shape = by_number = 0
+    for shape, mask in enumerate(days):
+        if mask:
+            by_shape |= _OF_SHAPE[shape]
+    for number in range(12):
+        if months >> number + 1 & 1:
+            by_number |= _OF_YEAR[number]
+    by_year = _ALL_MONTHS
+    if years != full_mask(YEAR):
+        by_year = sum(0xFFF << 12 * year for year in range(years.bit_length()) if years >> year & 1)
+    return by_shape & by_number & by_year
 
 
 def _month_day_mask(items: Iterable[Item], first_weekday: int, length: int) -> int:

@@ -7,10 +7,10 @@ mapping to instants is core/firetimes.py.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from core.civil import DAY_S, END_DAY, END_S, FIRST_DAY, MONTH_COUNT, MONTH_SHAPE, month_of_day
-from core.cron.days import days_by_shape
+from core.civil import DAY_S, END_DAY, END_S, FIRST_DAY, MONTH_SHAPE, month_of_day
+from core.cron.days import days_by_shape, live_months
 from core.cron.fields import (
     DAY_OF_MONTH,
     DAY_OF_WEEK,
@@ -23,6 +23,7 @@ from core.cron.fields import (
     range_mask,
 )
 from core.cron.slots import Slots
+from core.cron.times import ALL_HOURS, SIXTY, TimesOfDay, bits_around
 from core.cron.tokens import FieldText, Values
 from core.errors import Invalid
 
@@ -52,15 +53,19 @@ class EveryLine:
 
 @dataclass(frozen=True, slots=True)
 class CronLine:
-    """The parsed fields as bit masks. `wildcard` lines (minute or hour starts with `*`) follow real elapsed time."""
+    """The parsed fields as bit masks. `wildcard` lines (minute or hour starts with `*`) follow real elapsed time.
+
+    `days` holds a mask for each shape that a month can have; bit m of `live` says that month m has matching days.
+    `of_minutes` is true for lines that were written without a field for seconds.
+    """
 
     seconds: int
     minutes: int
     hours: int
     days: tuple[int, ...]
-    months: int
-    years: int
+    live: int = field(repr=False)
     wildcard: bool
+    of_minutes: bool = field(default=False, compare=False)
 
     def wall_from(self, wall_s: int, until_s: int) -> int | None:
         """The first matching wall time in [wall_s, until_s)."""
@@ -77,12 +82,15 @@ class CronLine:
                 wall_s = day * DAY_S + found
                 return wall_s if wall_s < until_s else None
         later &= ~1
-        while not later:
-            month += 1
-            if month >= MONTH_COUNT or FIRST_DAY[month] * DAY_S >= until_s:
+        if not later:
+            following = self.live >> month + 1
+            if not following:
                 return None
+            month += 1 + _lowest(following)
             day = FIRST_DAY[month]
-            later = self._month_days(month)
+            if day * DAY_S >= until_s:
+                return None
+            later = self.days[MONTH_SHAPE[month]]
         wall_s = (day + _lowest(later)) * DAY_S + self._first_time()
         return wall_s if wall_s < until_s else None
 
@@ -102,19 +110,54 @@ class CronLine:
                 wall_s = day * DAY_S + found
                 return wall_s if wall_s >= since_s else None
             earlier &= (1 << position) - 1
-        while not earlier:
-            if month == 0 or FIRST_DAY[month] * DAY_S <= since_s:
+        if not earlier:
+            preceding = self.live & (1 << month) - 1
+            if not preceding or FIRST_DAY[month] * DAY_S <= since_s:
                 return None
-            month -= 1
-            earlier = self._month_days(month)
+            month = _highest(preceding)
+            earlier = self.days[MONTH_SHAPE[month]]
         wall_s = (FIRST_DAY[month] + _highest(earlier)) * DAY_S + self._last_time()
         return wall_s if wall_s >= since_s else None
 
+    @property
+    def times_of_day(self) -> TimesOfDay:
+        """The times at which the line matches on each of its days."""
+        return TimesOfDay(self.hours, self.minutes, self.seconds)
+
+    def seconds_around(self, wall_s: int) -> tuple[int, int] | None:
+        """[first, end) of matching seconds on end around `wall_s`, as far as is cheaply seen; None where it is none."""
+        day, second_of_day = divmod(wall_s, DAY_S)
+        hour, rest = divmod(second_of_day, 3600)
+        minute, second = divmod(rest, 60)
+        days = self.days_around(day)
+        if days is None or not (self.hours >> hour & self.minutes >> minute & self.seconds >> second & 1):
+            return None
+        if self.seconds != SIXTY:
+            mask, bit, unit = self.seconds, second, 1
+        elif self.minutes != SIXTY:
+            mask, bit, unit = self.minutes, minute, 60
+        elif self.hours != ALL_HOURS:
+            mask, bit, unit = self.hours, hour, 3600
+        else:
+            return days[0] * DAY_S, days[1] * DAY_S
+        first, end = bits_around(mask, bit)
+        base = wall_s // unit * unit - bit * unit
+        return base + first * unit, base + end * unit
+
+    def days_around(self, day: int) -> tuple[int, int] | None:
+        """[first, end) of matching days on end around `day`, inside its month; None where it is none."""
+        if not 0 <= day < END_DAY:
+            return None
+        month = month_of_day(day)
+        start = FIRST_DAY[month]
+        days = self._month_days(month)
+        if not days >> day - start & 1:
+            return None
+        first, end = bits_around(days, day - start)
+        return start + first, start + end
+
     def _month_days(self, month: int) -> int:
-        year, index = divmod(month, 12)
-        if self.months >> index + 1 & 1 and self.years >> year & 1:
-            return self.days[MONTH_SHAPE[month]]
-        return 0
+        return self.days[MONTH_SHAPE[month]] if self.live >> month & 1 else 0
 
     def _time_from(self, second_of_day: int) -> int | None:
         hour, rest = divmod(second_of_day, 3600)
@@ -208,16 +251,18 @@ def _parse_fields(words: list[str], path: str, hash_key: str | None) -> CronLine
         spec.name: FieldText(spec, word, f"{path}.{spec.name}", slots) for spec, word in zip(layout, words, strict=True)
     }
     month_days, weekdays = fields[DAY_OF_MONTH.name], fields[DAY_OF_WEEK.name]
+    days = days_by_shape(tuple(month_days.items()), tuple(weekdays.items()), month_days.starred or weekdays.starred)
+    years = _mask(fields[YEAR.name]) if YEAR.name in fields else full_mask(YEAR)
     line = CronLine(
         seconds=_mask(fields[SECOND.name]) if SECOND.name in fields else 1,
         minutes=_mask(fields[MINUTE.name]),
         hours=_mask(fields[HOUR.name]),
-        days=days_by_shape(tuple(month_days.items()), tuple(weekdays.items()), month_days.starred or weekdays.starred),
-        months=_mask(fields[MONTH.name]),
-        years=_mask(fields[YEAR.name]) if YEAR.name in fields else full_mask(YEAR),
+        days=days,
+        live=live_months(days, _mask(fields[MONTH.name]), years),
         wildcard=fields[MINUTE.name].starred or fields[HOUR.name].starred,
+        of_minutes=SECOND.name not in fields,
     )
-    if line.wall_from(0, END_S) is None:
+    if not line.live:
         raise Invalid(
             month_days.path,
             "never fires: no such day exists in the months and years chosen",
