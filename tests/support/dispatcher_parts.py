@@ -10,8 +10,10 @@ from uuid import UUID
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.clock import US_PER_S
+from core.enumerator import Enumerator
 from core.ids import token_hash
 from core.jobspec import JobSpec
+from core.occurrences import occurrences_of
 from core.states import DueKind
 from core.store.discovery import DueRow
 from dispatcher.attempts import LiveAttempt
@@ -33,17 +35,20 @@ def new_id() -> UUID:
 
 def job_version(spec: JobSpec | None = None, **changes: Any) -> JobVersion:
     """Version 1 of a job of its own; without a spec its handler is `work`."""
+    spec = spec or JobSpec(handler="work")
+    owned = occurrences_of(spec, {}, Enumerator())
     values: dict[str, Any] = {
         "job_id": new_id(),
         "version": 1,
         "namespace": "default",
         "name": "a-job",
         "hash16": 1,
-        "spec": spec or JobSpec(handler="work"),
+        "spec": spec,
         "payload": b"",
         "trace": "",
         "current_version": 1,
         "superseded_us": None,
+        "occurrences": None if owned is None else owned.until(changes.get("superseded_us")),
     }
     return JobVersion(**(values | changes))
 
