@@ -1,4 +1,4 @@
-"""Calendar messages as core contents, and back. Pure: what a content may be is decided by core/calendars.py."""
+"""Calendar messages as core contents, and back. Pure: what a content may be is decided by core/calendar_checks.py."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from controlplane.api.decode_schedule import duration, timestamp
 from controlplane.api.etags import calendar_etag
 from controlplane.api.fields import duration_us, instant_us
 from controlplane.api.violations import Violations
+from core.calendar_checks import check_content
 from core.calendars import CalendarContent, DayOff, DaysOff, Window, WindowAction, Windows
 from core.errors import Invalid
 from core.store.calendars import CalendarRecord
@@ -19,7 +20,7 @@ from core.zones import UTC_NAME
 MAX_DESCRIPTION_CHARS = 1024
 _ACTIONS = {pb.WINDOW_ACTION_SKIP: WindowAction.SKIP, pb.WINDOW_ACTION_DEFER: WindowAction.DEFER}
 _SHOWN_ACTIONS = {action: number for number, action in _ACTIONS.items()}
-Value = TypeVar("Value")
+Value = TypeVar("Value", DaysOff, Windows)
 
 
 def decode_content(message: pb.Calendar, at: str) -> CalendarContent:
@@ -101,9 +102,11 @@ def _window(message: pb.Window, at: str) -> Window:
 
 
 def _built(at: str, kind: str, build: Callable[[], Value]) -> Value:
-    """What `build` makes; faults that core names by its own fields are named from the request's root."""
+    """What `build` makes, checked; faults that core names by its own fields are named from the request's root."""
     try:
-        return build()
+        content = build()
+        check_content(content, kind)
+        return content
     except Invalid as fault:
         path = fault.field.removeprefix(kind).removeprefix(".").replace("_us", "")
         raise Invalid(f"{at}.{path}" if path else at, fault.rule) from None
