@@ -23,8 +23,9 @@ def yearly_days(event: IcalEvent, span: Span, moved: list[Any], from_year: int) 
     rule = _plain_rule(event, moved)
     if rule.get("FREQ") != "YEARLY" or span.first.year > from_year:
         return []
-    named = {"BYMONTH": [span.first.month], "BYMONTHDAY": [span.first.day], "FREQ": None, "WKST": None}
-    if any(key not in named or named[key] not in (None, [int(value) for value in rule[key]]) for key in rule):
+    same = {"BYMONTH": span.first.month, "BYMONTHDAY": span.first.day}
+    more = [key for key in rule if key not in ("FREQ", "WKST")]
+    if any(key not in same or [int(value) for value in rule[key]] != [same[key]] for key in more):
         return []
     days = [span.first + timedelta(days=n) for n in range((span.last - span.first).days + 1)]
     crosses_leap_day = len(days) > 1 and any((day.month, day.day) in {(2, 28), (2, 29)} for day in days)
