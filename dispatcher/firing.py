@@ -200,6 +200,8 @@ class DueLoop:
             row.job_id,
             row.job_version,
             item.next.scheduled_for_us,
+            item.next.back_us,
+            item.next.back_to_us,
         )
         if held.covers(bucket):
             self._memory.agenda.add(following)
