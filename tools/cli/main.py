@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from tools.cli import cluster, crontabs, dev, job_versions, jobs, roles, runs, shards
+from tools.cli import cluster, crontabs, dev, job_accounts, job_versions, jobs, roles, runs, schedules, shards
 from tools.cli.commands import group
 from tools.cli.exits import ExitCode, Failure, described
 from tools.cli.plain_text import one_line
@@ -60,11 +60,13 @@ def build() -> typer.Typer:
     cluster.register(app, dispatcher)
     jobs.register(job)
     job_versions.register(job)
+    job_accounts.register(job)
     crontabs.register(importer)
     app.add_typer(dispatcher, name="dispatcher")
     app.add_typer(worker, name="worker")
     app.add_typer(job, name="job")
     app.add_typer(runs.app, name="run")
+    app.add_typer(schedules.app, name="schedule")
     app.add_typer(shards.app, name="shard")
     app.add_typer(importer, name="import")
     return app
