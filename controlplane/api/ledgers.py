@@ -35,7 +35,7 @@ KINDS: Final[Mapping[LedgerKind, job_service_pb2.LedgerKind]] = {
 }
 
 
-class Ledgers:
+class JobAnswers:
     """Accounts for occurrences, and explains single instants."""
 
     def __init__(self, jobs: Jobs, accounts: JobAccounts) -> None:

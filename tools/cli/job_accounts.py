@@ -100,7 +100,7 @@ def _count(answer: job_service_pb2.GetJobLedgerResponse) -> Counter[str]:
 
     from tools.cli.words import word_of
 
-    by_kind: Counter[int] = Counter()
+    by_kind: Counter[job_service_pb2.LedgerKind] = Counter()
     for entry in answer.entries:
         by_kind[entry.kind] += entry.occurrences
     first = (job_service_pb2.LEDGER_KIND_MISSING, job_service_pb2.LEDGER_KIND_UNEXPECTED)
