@@ -12,22 +12,12 @@ import logging
 from dataclasses import dataclass
 
 import grpc
-from tidewheel.v1 import (
-    admin_service_pb2_grpc,
-    discovery_service_pb2_grpc,
-    job_service_pb2_grpc,
-    run_service_pb2_grpc,
-)
+from tidewheel.v1 import admin_service_pb2_grpc, discovery_service_pb2_grpc
 
-from controlplane.api import admin, discovery, jobs, runs
+from controlplane import services
+from controlplane.api import admin, discovery
 from controlplane.api.calls import Calls, Gate
-from controlplane.api.job_edits import JobEdits, JobStore
-from controlplane.api.job_reads import JobReads
-from controlplane.api.job_versions import JobVersionReads
-from controlplane.api.job_views import JobViews
-from controlplane.api.run_views import RunViews
 from controlplane.api.server import ApiServer
-from controlplane.api.triggers import Triggers
 from controlplane.election import Campaign
 from controlplane.hints import Hints
 from controlplane.leader import Leader
@@ -46,11 +36,6 @@ from core.rand import SystemRand
 from core.store.clock_probe import ClockProbe
 from core.store.cluster import Cluster, found_cluster
 from core.store.database import Database, DatabaseConfig, connect_with_patience
-from core.store.job_changes import JobChanges
-from core.store.job_versions import JobVersions
-from core.store.jobs import Jobs
-from core.store.run_changes import RunChanges
-from core.store.runs import Runs
 from core.store.schema_check import wait_for_schema
 from core.store.terms import Terms
 from core.tasks import Tasks
@@ -91,6 +76,8 @@ class _Parts:
     """The parts that have a life of their own."""
 
     gate: Gate
+    calls: Calls
+    services: services.Services
     probe: ClockProbe
     coord: EtcdCoord
     hints: Hints
@@ -193,8 +180,9 @@ async def _begin(base: _Base, parts: _Parts, info: LeaderInfo) -> None:
     base.tasks.spawn(parts.hints.run(), name="hints")
     campaign = Campaign(parts.coord, info, base.clock, parts.leader.lead)
     base.tasks.spawn(campaign.run(), name="campaign")
-    retention = Retention(base.housekeeping, base.clock, lambda: parts.leader.seat.membership is not None)
+    retention = Retention(base.housekeeping, base.clock, lambda: _leads(parts.leader))
     base.tasks.spawn(retention.run(), name="retention")
+    base.tasks.spawn(parts.services.runner.run(), name="operations")
     base.tasks.spawn(parts.missed.run(parts.metrics), name="missed-fire watch")
     parts.gate.open()
     log.info("%s serves on %s", base.replica_id, info.address)
@@ -221,11 +209,18 @@ def _parts(base: _Base) -> _Parts:
     )
     leader = Leader(coord, Terms(base.housekeeping), _cluster(base), settings.controlplane, clock, metrics)
     leader.watch(health.pulse("leader", _LEADER_PERIOD_S))
+    hints = Hints(coord, clock, base.tasks)
+    calls = Calls(gate, clock, base.rand, metrics, base.tracing, settings.controlplane.max_concurrent_calls)
+    ground = services.Ground(
+        base.database, _cluster(base), clock, base.rand, base.tracing, hints, lambda: _leads(leader)
+    )
     return _Parts(
         gate=gate,
+        calls=calls,
+        services=services.build_services(calls, ground),
         probe=probe,
         coord=coord,
-        hints=Hints(coord, clock, base.tasks),
+        hints=hints,
         leader=leader,
         missed=_missed_fires(base, Heard(coord, leader.seat)),
         discovery=discovery.DiscoveryServicer(coord, clock),
@@ -234,6 +229,10 @@ def _parts(base: _Base) -> _Parts:
             settings.controlplane.metrics_listen, registry, health, key="controlplane.metrics_listen"
         ),
     )
+
+
+def _leads(leader: Leader) -> bool:
+    return leader.seat.membership is not None
 
 
 def _missed_fires(base: _Base, heard: Heard) -> MissedFires:
@@ -249,47 +248,24 @@ def _cluster(base: _Base) -> Cluster:
 
 
 def _server(base: _Base, parts: _Parts) -> ApiServer:
-    settings, clock = base.settings.controlplane, base.clock
-    cluster = _cluster(base)
-    calls = Calls(parts.gate, clock, base.rand, parts.metrics, base.tracing, settings.max_concurrent_calls)
-    run_changes = RunChanges(base.database, clock, cluster.scale)
-    job_reads, views = Jobs(base.database), RunViews(clock, base.tracing)
-    job_changes = JobChanges(base.database, clock, cluster.scale, cluster.shard_count)
-    triggers = Triggers(calls, run_changes, views, parts.hints)
-    enumerator, job_versions = Enumerator(), JobVersions(base.database)
-    job_views = JobViews(clock, enumerator)
-    job_store = JobStore(job_reads, job_versions, job_changes)
-    job_service = jobs.job_servicer(
-        calls,
-        JobReads(job_reads, job_views).handlers(),
-        JobEdits(calls, job_store, job_views, enumerator, base.rand, parts.hints).handlers(),
-        JobVersionReads(job_reads, job_versions).handlers(),
-        {"TriggerJob": triggers.trigger},
-    )
-    run_service = runs.RunServicer(
-        calls, runs.RunStore(job_reads, Runs(base.database), run_changes), views, parts.hints
-    )
-    replica = admin.Replica(base.replica_id, cluster, base.tzdata_version, parts.missed)
-    admin_service = admin.AdminServicer(calls, replica, parts.coord, base.housekeeping, clock, parts.leader.seat)
+    replica = admin.Replica(base.replica_id, _cluster(base), base.tzdata_version, parts.missed)
+    seat = parts.leader.seat
+    admin_service = admin.AdminServicer(parts.calls, replica, parts.coord, base.housekeeping, base.clock, seat)
 
     def register(server: grpc.aio.Server) -> None:
-        job_service_pb2_grpc.add_JobServiceServicer_to_server(job_service, server)
-        run_service_pb2_grpc.add_RunServiceServicer_to_server(run_service, server)
+        parts.services.register(server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin_service, server)
         discovery_service_pb2_grpc.add_DiscoveryServiceServicer_to_server(parts.discovery, server)
-        internal_pb2_grpc.add_LeaderServiceServicer_to_server(LeaderServicer(parts.leader.seat), server)
+        internal_pb2_grpc.add_LeaderServiceServicer_to_server(LeaderServicer(seat), server)
 
     def without_database() -> str:
         return parts.gate.closed_because or parts.probe.silence
 
     ailments = {
-        "": without_database,
-        jobs.SERVICE: without_database,
-        runs.SERVICE: without_database,
-        admin.SERVICE: without_database,
+        **dict.fromkeys(("", *services.NAMES, admin.SERVICE), without_database),
         discovery.SERVICE: lambda: "" if parts.coord.synced else "etcd has not been read yet",
     }
-    return ApiServer(settings, register, ailments)
+    return ApiServer(base.settings.controlplane, register, ailments)
 
 
 async def _until(stop: asyncio.Event, start: _Start, tasks: Tasks, coord: EtcdCoord) -> None:
