@@ -10,7 +10,8 @@ import grpc
 import pytest
 import pytest_asyncio
 from tidewheel import At, Every, RetryPolicy
-from tidewheel.schedules import retry_message, schedule_message
+from tidewheel.policies import retry_message
+from tidewheel.schedules import schedule_message
 from tidewheel.v1 import job_pb2, job_service_pb2, job_service_pb2_grpc
 
 from tests.support.live_system import LiveSystem, Size

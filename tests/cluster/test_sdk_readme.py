@@ -18,9 +18,21 @@ from tools.servers.homes import temporary_home
 
 README = Path(__file__).parents[2] / "worker_sdk" / "python" / "README.md"
 
+# What is done with the schedule and the policy that the README shows.
+REGISTERED = """
+import asyncio
+from tidewheel import Client
+
+async def register():
+    async with Client() as client:
+        return await client.create_job("all-kinds", handler="greet", schedule=schedule, catch_up=catch_up)
+
+print(asyncio.run(register()).state)
+"""
+
 
 def programs() -> list[str]:
-    """The README's Python blocks, in order: worker, client, test of a handler."""
+    """The README's Python blocks, in order: worker, client, schedules, test of a handler."""
     return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
@@ -42,8 +54,13 @@ async def run(*arguments: str, cwd: Path, environ: dict[str, str]) -> str:
 
 
 async def test_the_readmes_programs_do_what_it_says(live: LiveSystem, tmp_path: Path) -> None:
-    worker, client, test = programs()
-    for name, text in (("worker.py", worker), ("client.py", client), ("test_greet.py", test)):
+    worker, client, schedules, test = programs()
+    for name, text in (
+        ("worker.py", worker),
+        ("client.py", client),
+        ("schedules.py", schedules + REGISTERED),
+        ("test_greet.py", test),
+    ):
         (tmp_path / name).write_text(text)
     environ = {**os.environ, "TIDEWHEEL_ADDRESS": live.fleet.addresses, "PYTHONPATH": live.import_path}
 
@@ -52,6 +69,7 @@ async def test_the_readmes_programs_do_what_it_says(live: LiveSystem, tmp_path: 
     )
     try:
         printed = await run("client.py", cwd=tmp_path, environ=environ)
+        assert "ACTIVE" in await run("schedules.py", cwd=tmp_path, environ=environ)
         serving.send_signal(signal.SIGTERM)
         said, _ = await asyncio.wait_for(serving.communicate(), 30)
     finally:

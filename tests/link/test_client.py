@@ -13,6 +13,7 @@ from google.rpc.status_pb2 import Status
 from tidewheel import (
     AlreadyExists,
     CallFailed,
+    CatchUp,
     Client,
     Conflict,
     Cron,
@@ -25,7 +26,7 @@ from tidewheel import (
     TidewheelError,
     Unavailable,
 )
-from tidewheel.v1 import job_pb2
+from tidewheel.v1 import job_pb2, job_service_pb2
 
 from tests.link.scripted_control_plane import ScriptedControlPlane, control_planes, violations
 from tests.support.tcp_proxy import TcpProxy
@@ -45,9 +46,9 @@ async def test_a_job_is_created_from_plain_values() -> None:
             queue="slow",
             payload={"rows": 3},
             retry=RetryPolicy(max_attempts=2, first_delay=timedelta(seconds=1)),
-            overlap="allow",
-            catch_up="skip",
-            grace=timedelta(minutes=5),
+            overlap="buffer_all",
+            max_buffered=7,
+            catch_up=CatchUp("all", grace=timedelta(minutes=5), max_runs=3, order="newest_first"),
             start_to_close_timeout=timedelta(minutes=10),
             labels={"a": "b"},
         )
@@ -58,7 +59,12 @@ async def test_a_job_is_created_from_plain_values() -> None:
     assert (made.payload, made.payload_type) == (b'{"rows":3}', "application/json")
     assert (list(made.schedule.cron), made.schedule.zone) == (["0 6 * * *"], "Europe/Berlin")
     assert (made.retry.max_attempts, made.retry.first_delay.seconds) == (2, 1)
-    assert (made.overlap, made.catch_up.mode) == (job_pb2.OVERLAP_POLICY_ALLOW, job_pb2.CATCH_UP_MODE_SKIP)
+    assert (made.overlap, made.max_buffered) == (job_pb2.OVERLAP_POLICY_BUFFER_ALL, 7)
+    assert (made.catch_up.mode, made.catch_up.order) == (
+        job_pb2.CATCH_UP_MODE_ALL,
+        job_pb2.CATCH_UP_ORDER_NEWEST_FIRST,
+    )
+    assert (made.catch_up.max_runs, made.catch_up.HasField("window")) == (3, False)
     assert (made.catch_up.grace.seconds, made.start_to_close_timeout.seconds) == (300, 600)
     assert dict(made.labels) == {"a": "b"}
     assert 1 <= len(request.request_id) <= 128
@@ -73,12 +79,25 @@ async def test_what_is_not_said_is_not_sent() -> None:
 
 async def test_an_update_names_what_it_changes_and_none_is_a_value() -> None:
     async with control_planes() as (plane,), Client([plane.address]) as client:
-        await client.update_job("report", schedule=None, queue="fast", payload=b"x", etag="e1", note="because")
+        await client.update_job(
+            "report", schedule=None, queue="fast", payload=b"x", catch_up=None, etag="e1", note="because"
+        )
         request = sent(plane, "UpdateJob")
-    assert list(request.update_mask.paths) == ["payload", "payload_type", "queue", "schedule"]
+    assert list(request.update_mask.paths) == ["catch_up", "payload", "payload_type", "queue", "schedule"]
     assert not request.job.HasField("schedule")
+    assert not request.job.HasField("catch_up")
     assert (request.job.queue, request.job.payload, request.job.etag) == ("fast", b"x", "e1")
     assert request.note == "because"
+
+
+async def test_a_resume_says_what_becomes_of_the_pause() -> None:
+    async with control_planes() as (plane,), Client([plane.address]) as client:
+        await client.resume_job("report")
+        assert sent(plane, "ResumeJob").paused == job_service_pb2.PAUSED_OCCURRENCES_SKIP
+        await client.resume_job("report", paused="catch_up")
+        assert sent(plane, "ResumeJob").paused == job_service_pb2.PAUSED_OCCURRENCES_CATCH_UP
+        with pytest.raises(ValueError, match="paused: must be one of 'skip', 'catch_up', not 'later'"):
+            await client.resume_job("report", paused="later")
 
 
 async def test_every_other_call() -> None:

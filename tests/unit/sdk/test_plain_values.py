@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 import tidewheel
@@ -12,15 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidewheel.addresses import control_plane_addresses
 from tidewheel.payloads import encode
+from tidewheel.policies import CatchUp, RetryPolicy, catch_up_message, overlap_value, retry_message
 from tidewheel.schedules import (
     At,
     Cron,
     Every,
-    RetryPolicy,
-    catch_up_message,
+    Schedule,
     duration,
-    overlap_value,
-    retry_message,
     schedule_message,
     timestamp,
     to_datetime,
@@ -28,6 +26,7 @@ from tidewheel.schedules import (
 )
 from tidewheel.v1 import job_pb2
 
+NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 INSTANTS = st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31), timezones=st.just(UTC))
 
 
@@ -58,23 +57,71 @@ def test_schedules_become_messages() -> None:
     assert (list(cron.cron), cron.zone) == (["0 9 * * 1-5", "@hourly"], "Europe/Berlin")
     assert (cron.gap, cron.repeat) == (job_pb2.GAP_RULE_SKIP, job_pb2.REPEAT_RULE_BOTH)
     every = schedule_message(Every(timedelta(seconds=90), end=datetime(2031, 1, 1, tzinfo=UTC)))
-    assert every.every.seconds == 90
+    assert [interval.elapsed.seconds for interval in every.every] == [90]
     assert every.HasField("end")
     assert not every.HasField("start")
-    assert schedule_message(At(datetime(2030, 1, 1, tzinfo=UTC))).at.seconds == 1_893_456_000
+    assert not every.every[0].HasField("anchor")
+    at = schedule_message(At(NEW_YEAR, NEW_YEAR + timedelta(days=1)))
+    assert [time.seconds for time in at.at] == [1_893_456_000, 1_893_542_400]
+
+
+@pytest.mark.parametrize(
+    ("every", "period"),
+    [(Every(days=2), "days"), (Every(weeks=1), "weeks"), (Every(months=3), "months"), (Every(timedelta(1)), "elapsed")],
+)
+def test_an_interval_has_one_period(every: Every, period: str) -> None:
+    (interval,) = schedule_message(every).every
+    assert interval.WhichOneof("period") == period
+
+
+def test_an_interval_of_no_period_or_of_two_is_refused() -> None:
+    for wrong in (Every(), Every(days=1, weeks=1), Every(timedelta(1), months=1)):
+        with pytest.raises(ValueError, match="exactly one of elapsed, days, weeks and months"):
+            schedule_message(wrong)
+
+
+def test_a_union_holds_all_kinds_and_all_options() -> None:
+    message = schedule_message(
+        Schedule(
+            at=[NEW_YEAR],
+            every=[Every(months=1, anchor=NEW_YEAR)],
+            cron=["0 9 * * 1-5"],
+            anchor=NEW_YEAR,
+            zone="Europe/Berlin",
+            exclude_dates=[date(2030, 12, 24), "*-12-25"],
+            exclude_cron=["0 9 1 1 *"],
+            exclude_calendars=["holidays"],
+            windows=["maintenance"],
+            max_runs=5,
+            jitter=timedelta(minutes=3),
+        )
+    )
+    assert (len(message.at), len(message.every), len(message.cron)) == (1, 1, 1)
+    assert message.every[0].anchor == message.anchor == message.at[0]
+    assert list(message.exclude.dates) == ["2030-12-24", "*-12-25"]
+    assert (list(message.exclude.cron), list(message.exclude.calendars)) == (["0 9 1 1 *"], ["holidays"])
+    assert (list(message.windows), message.max_runs, message.jitter.seconds) == (["maintenance"], 5, 180)
+
+
+def test_options_of_an_interval_within_a_union_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"schedule\.every\[0\]: zone belong to the Schedule"):
+        schedule_message(Schedule(every=[Every(days=1, zone="Asia/Tokyo")]))
 
 
 def test_policies_become_messages_and_what_is_absent_stays_absent() -> None:
     retry = retry_message(RetryPolicy(max_attempts=2, jitter=0.0))
     assert (retry.max_attempts, retry.HasField("jitter"), retry.HasField("first_delay")) == (2, True, False)
     assert not retry_message(RetryPolicy()).HasField("jitter")
-    assert catch_up_message("skip", timedelta(seconds=5)).mode == job_pb2.CATCH_UP_MODE_SKIP
-    assert not catch_up_message(None, None).HasField("grace")
-    assert overlap_value("allow") == job_pb2.OVERLAP_POLICY_ALLOW
+    catch_up = catch_up_message(CatchUp("all", timedelta(seconds=5), 3, timedelta(days=1), "newest_first"))
+    assert (catch_up.mode, catch_up.order) == (job_pb2.CATCH_UP_MODE_ALL, job_pb2.CATCH_UP_ORDER_NEWEST_FIRST)
+    assert (catch_up.grace.seconds, catch_up.max_runs, catch_up.window.seconds) == (5, 3, 86_400)
+    assert catch_up_message("skip") == job_pb2.CatchUpPolicy(mode=job_pb2.CATCH_UP_MODE_SKIP)
+    assert catch_up_message(CatchUp()) == job_pb2.CatchUpPolicy()
+    assert overlap_value("cancel_other") == job_pb2.OVERLAP_POLICY_CANCEL_OTHER
 
 
 def test_an_unknown_word_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="overlap: must be one of 'skip', 'allow', not 'both'"):
+    with pytest.raises(ValueError, match=r"overlap: must be one of 'skip', 'allow', 'buffer_one', .*, not 'both'"):
         overlap_value("both")
 
 

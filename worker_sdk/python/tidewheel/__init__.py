@@ -27,8 +27,9 @@ if TYPE_CHECKING:
         Unavailable,
         WorkerRefused,
     )
+    from tidewheel.policies import CatchUp, RetryPolicy
     from tidewheel.records import Attempt, Job, Run
-    from tidewheel.schedules import At, Cron, Every, RetryPolicy
+    from tidewheel.schedules import At, Cron, Every, Schedule
     from tidewheel.worker import Worker
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Attempt",
     "CallFailed",
     "Cancelled",
+    "CatchUp",
     "Client",
     "Conflict",
     "Cron",
@@ -49,6 +51,7 @@ __all__ = [
     "RetryPolicy",
     "Run",
     "RunContext",
+    "Schedule",
     "StaleEtag",
     "TidewheelError",
     "Unavailable",
@@ -62,7 +65,8 @@ _HOMES = MappingProxyType(
         "RunContext": "context",
         "Worker": "worker",
         **dict.fromkeys(("Attempt", "Job", "Run"), "records"),
-        **dict.fromkeys(("At", "Cron", "Every", "RetryPolicy"), "schedules"),
+        **dict.fromkeys(("CatchUp", "RetryPolicy"), "policies"),
+        **dict.fromkeys(("At", "Cron", "Every", "Schedule"), "schedules"),
     }
 )
 

@@ -19,8 +19,9 @@ from tidewheel.clock import Clock, SystemClock
 from tidewheel.failover import Failover
 from tidewheel.job_messages import UNSET, Unset, fill, given
 from tidewheel.payloads import encode
+from tidewheel.policies import CatchUp, RetryPolicy, paused_value
 from tidewheel.records import Attempt, Job, Run
-from tidewheel.schedules import At, Cron, Every, RetryPolicy, duration, timestamp
+from tidewheel.schedules import AnySchedule, duration, timestamp
 from tidewheel.v1 import job_pb2, job_service_pb2, job_service_pb2_grpc, run_service_pb2, run_service_pb2_grpc
 
 Payload = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
@@ -62,14 +63,14 @@ class Client:
         name: str,
         *,
         handler: str,
-        schedule: At | Every | Cron | None = None,
+        schedule: AnySchedule | None = None,
         queue: str = "",
         payload: Payload = None,
         payload_type: str | None = None,
         retry: RetryPolicy | None = None,
         overlap: str | None = None,
-        catch_up: str | None = None,
-        grace: timedelta | None = None,
+        max_buffered: int | None = None,
+        catch_up: str | CatchUp | None = None,
         start_to_close_timeout: timedelta | None = None,
         description: str = "",
         contact: str = "",
@@ -79,7 +80,8 @@ class Client:
         """Register a job. Without a schedule it runs only when triggered.
 
         `payload` is bytes, text or anything with a JSON form; `payload_type` is derived unless given. `overlap` is
-        "skip" or "allow", `catch_up` "latest" or "skip". What is absent takes the server's default.
+        "skip", "allow", "buffer_one", "buffer_all" (at most `max_buffered` wait) or "cancel_other", `catch_up` a
+        `CatchUp` or its mode alone: "latest", "skip" or "all". What is absent takes the server's default.
         """
         job = job_pb2.Job(namespace=self._namespace, name=name)
         fill(
@@ -91,8 +93,8 @@ class Client:
             payload_type=given(payload_type),
             retry=given(retry),
             overlap=given(overlap),
+            max_buffered=given(max_buffered),
             catch_up=given(catch_up),
-            grace=given(grace),
             start_to_close_timeout=given(start_to_close_timeout),
             description=description,
             contact=contact,
@@ -124,14 +126,14 @@ class Client:
         name: str,
         *,
         handler: str | Unset = UNSET,
-        schedule: At | Every | Cron | Unset | None = UNSET,
+        schedule: AnySchedule | Unset | None = UNSET,
         queue: str | Unset = UNSET,
         payload: Payload | Unset = UNSET,
         payload_type: str | Unset = UNSET,
         retry: RetryPolicy | Unset | None = UNSET,
         overlap: str | Unset | None = UNSET,
-        catch_up: str | Unset | None = UNSET,
-        grace: timedelta | Unset | None = UNSET,
+        max_buffered: int | Unset | None = UNSET,
+        catch_up: str | CatchUp | Unset | None = UNSET,
         start_to_close_timeout: timedelta | Unset | None = UNSET,
         description: str | Unset = UNSET,
         contact: str | Unset = UNSET,
@@ -142,8 +144,7 @@ class Client:
     ) -> Job:
         """Change what is given, from now on; None puts a field back to its default.
 
-        With `etag` (of a job read before) the change is refused (StaleEtag) if somebody else was faster. The grace is
-        part of the catch-up policy: one of the two alone puts the other back to its default.
+        With `etag` (of a job read before) the change is refused (StaleEtag) if somebody else was faster.
         """
         job = job_pb2.Job(namespace=self._namespace, name=name, etag=etag)
         mask = fill(
@@ -155,8 +156,8 @@ class Client:
             payload_type=payload_type,
             retry=retry,
             overlap=overlap,
+            max_buffered=max_buffered,
             catch_up=catch_up,
-            grace=grace,
             start_to_close_timeout=start_to_close_timeout,
             description=description,
             contact=contact,
@@ -174,10 +175,17 @@ class Client:
         )
         return Job.of(await self._job_call("PauseJob", request))
 
-    async def resume_job(self, name: str, *, etag: str = "", note: str = "", request_id: str | None = None) -> Job:
-        """End a pause."""
+    async def resume_job(
+        self, name: str, *, paused: str = "skip", etag: str = "", note: str = "", request_id: str | None = None
+    ) -> Job:
+        """End a pause. Its occurrences are recorded as skipped, or with "catch_up" left to the catch-up policy."""
         request = job_service_pb2.ResumeJobRequest(
-            namespace=self._namespace, name=name, etag=etag, request_id=_request_id(request_id), note=note
+            namespace=self._namespace,
+            name=name,
+            etag=etag,
+            request_id=_request_id(request_id),
+            note=note,
+            paused=paused_value(paused),
         )
         return Job.of(await self._job_call("ResumeJob", request))
 

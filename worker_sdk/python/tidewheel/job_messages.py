@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tidewheel.payloads import encode
-from tidewheel.schedules import catch_up_message, duration, overlap_value, retry_message, schedule_message
+from tidewheel.policies import catch_up_message, overlap_value, retry_message
+from tidewheel.schedules import duration, schedule_message
 from tidewheel.v1 import job_pb2
 
 
@@ -31,8 +32,6 @@ def fill(job: job_pb2.Job, **values: Any) -> list[str]:
         payload, derived_type = encode(given.pop("payload"))
         given["payload"] = payload
         given.setdefault("payload_type", derived_type)
-    if "catch_up" in given or "grace" in given:
-        given["catch_up"] = catch_up_message(given.pop("catch_up", None), given.pop("grace", None))
     for name, value in given.items():
         if value is not None:
             _set(job, name, value)
@@ -45,7 +44,7 @@ def _set(job: job_pb2.Job, name: str, value: Any) -> None:
     elif name == "retry":
         job.retry.CopyFrom(retry_message(value))
     elif name == "catch_up":
-        job.catch_up.CopyFrom(value)
+        job.catch_up.CopyFrom(catch_up_message(value))
     elif name == "overlap":
         job.overlap = overlap_value(value)
     elif name == "start_to_close_timeout":

@@ -20,7 +20,7 @@ from tidewheel.v1 import job_pb2, run_pb2
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as registered. `state` is "ACTIVE", "PAUSED" or "DELETED"."""
+    """A job as registered. `state` is "ACTIVE", "PAUSED" or "DELETED"; `next_due` is when the next run may start."""
 
     namespace: str
     name: str
@@ -33,6 +33,7 @@ class Job:
     version: int
     etag: str
     next_occurrence: datetime | None
+    next_due: datetime | None
     error: str
     message: job_pb2.Job = field(repr=False, compare=False)
 
@@ -50,6 +51,7 @@ class Job:
             version=job.version,
             etag=job.etag,
             next_occurrence=_time(job, "next_occurrence"),
+            next_due=_time(job, "next_due"),
             error=job.error,
             message=job,
         )
@@ -59,7 +61,8 @@ class Job:
 class Run:
     """One occurrence of a job, or one trigger.
 
-    `state` is "PENDING", "LEASED", "SUCCEEDED", "FAILED", "DEAD" or "CANCELED"; `cause` is "SCHEDULE" or "TRIGGER".
+    `state` is "PENDING", "LEASED", "SUCCEEDED", "FAILED", "DEAD" or "CANCELED"; `cause` is "SCHEDULE", "TRIGGER" or
+    "BACKFILL".
     """
 
     run_id: str
