@@ -14,11 +14,14 @@ from grpc_status import rpc_status
 from tidewheel.v1 import (
     admin_service_pb2,
     admin_service_pb2_grpc,
+    calendar_service_pb2_grpc,
     discovery_service_pb2_grpc,
     job_pb2,
     job_service_pb2,
     job_service_pb2_grpc,
+    operation_service_pb2_grpc,
     run_service_pb2_grpc,
+    schedule_service_pb2_grpc,
 )
 
 from controlplane.process import run
@@ -68,6 +71,9 @@ class ControlPlane:
         self.runs: Any = run_service_pb2_grpc.RunServiceStub(self.channel)
         self.admin: Any = admin_service_pb2_grpc.AdminServiceStub(self.channel)
         self.discovery: Any = discovery_service_pb2_grpc.DiscoveryServiceStub(self.channel)
+        self.calendars: Any = calendar_service_pb2_grpc.CalendarServiceStub(self.channel)
+        self.operations: Any = operation_service_pb2_grpc.OperationServiceStub(self.channel)
+        self.schedules: Any = schedule_service_pb2_grpc.ScheduleServiceStub(self.channel)
         self.health: Any = health_pb2_grpc.HealthStub(self.channel)
 
     async def serving(self) -> ControlPlane:
