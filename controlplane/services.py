@@ -26,7 +26,7 @@ from controlplane.api.job_edits import JobEdits, JobStore
 from controlplane.api.job_reads import JobReads
 from controlplane.api.job_versions import JobVersionReads
 from controlplane.api.job_views import JobViews
-from controlplane.api.ledgers import Ledgers
+from controlplane.api.ledgers import JobAnswers
 from controlplane.api.operation_views import OperationViews
 from controlplane.api.run_views import RunViews
 from controlplane.api.schedule_refs import ScheduleRefs
@@ -141,7 +141,7 @@ def _job_service(
         JobEdits(calls, JobStore(reads, versions, changes), views, enumerator, rand, ground.hints).handlers(),
         JobVersionReads(reads, versions).handlers(),
         {"TriggerJob": triggers.trigger},
-        Ledgers(reads, JobAccounts(database, clock, ground.cluster.scale)).handlers(),
+        JobAnswers(reads, JobAccounts(database, clock, ground.cluster.scale)).handlers(),
         BulkChanges(calls, operating.operations, operating.batches, operating.views, rand).handlers(),
         BackfillRequests(calls, backfill_store, operating.views, clock, rand).handlers(),
     )
