@@ -69,6 +69,8 @@ class Pace:
         if is_soon:
             queue.free_us = turn_us + self._apart_us
             self._turns[chain] = turn_us
+            if len(self._turns) > self._max_turns:
+                self._turns.popitem(last=False)
         else:
             queue.ask_us = asked_us
         return asked_us
@@ -84,6 +86,6 @@ class Pace:
         """The oldest come first, all but in order: each was given at most the horizon before its turn."""
         while self._turns:
             chain, turn_us = next(iter(self._turns.items()))
-            if turn_us >= now_us - _TURN_KEPT_US and len(self._turns) <= self._max_turns:
+            if turn_us >= now_us - _TURN_KEPT_US:
                 return
             del self._turns[chain]

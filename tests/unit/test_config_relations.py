@@ -31,6 +31,8 @@ def test_the_defaults_fit_together() -> None:
         ("dispatcher.attempt_lease_s", {"attempt_lease_s": 10.0, "heartbeat_interval_s": 5.0}),
         ("dispatcher.batch_limit", {"batch_limit": 0}),
         ("dispatcher.batch_limit", {"batch_limit": 5_001}),
+        ("dispatcher.catch_up_runs_per_s", {"catch_up_runs_per_s": 0.0}),
+        ("dispatcher.catch_up_runs_per_s", {"catch_up_runs_per_s": float("nan")}),
         ("dispatcher.tick_s", {"tick_s": 0.0}),
         ("dispatcher.term_check_s", {"term_check_s": 3.0}),
         ("dispatcher.heartbeat_interval_s", {"heartbeat_interval_s": 0.0}),
