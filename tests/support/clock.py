@@ -61,6 +61,15 @@ class ManualClock:
             await settle()
         self._pass_until(target_us)
 
+    async def leap(self, seconds: float) -> None:
+        """Let time pass at once, as for a process that stood still: whoever's sleep is over wakes once, at the end."""
+        self._pass_until(self._elapsed_us + round(seconds * US_PER_S))
+        while self._sleepers and self._sleepers[0][0] <= self._elapsed_us:
+            _, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():
+                woken.set_result(None)
+        await settle()
+
     def _pass_until(self, elapsed_us: int) -> None:
         passed_us = max(0, elapsed_us - self._elapsed_us)
         self._elapsed_us += passed_us

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from core.buckets import BucketScale
-from core.clock import US_PER_S, SystemClock
+from core.clock import US_PER_S, Clock, SystemClock
 from core.config import ClusterSettings, DatabaseSettings, DispatcherSettings, EtcdSettings, Settings
 from core.coord.coord import EtcdCoord
 from core.coord.layout import Assignment, LeaderInfo, Plan
@@ -87,6 +87,8 @@ class Room:
     dispatchers: list[RunningDispatcher] = field(default_factory=list)
     starts: list[Sequence[Any]] = field(default_factory=list)
     plans: int = 0
+    # A clock that the test moves: everything here lives by it, and it passes for the database's.
+    lives_by: Clock | None = None
 
     # ---- dispatchers ----
 
@@ -101,7 +103,7 @@ class Room:
     async def dispatcher(self, name: str = "", *, url: str = "", **changes: Any) -> RunningDispatcher:
         """Start one that owns nothing yet; it is ended with the test."""
         name = name or f"dispatcher-{uuid4().hex[:8]}"
-        started = await start_dispatcher(self.settings(url=url, **changes), name)
+        started = await start_dispatcher(self.settings(url=url, **changes), name, self.lives_by)
         self.dispatchers.append(started)
         self.stack.push_async_callback(started.kill)
         await eventually(lambda: name in self.leader.members(), what="the leader sees the dispatcher")
@@ -139,11 +141,15 @@ class Room:
 
     @property
     def job_changes(self) -> JobChanges:
-        return JobChanges(self.database, SystemClock(), self.scale, SHARDS)
+        return JobChanges(self.database, self.clock, self.scale, SHARDS)
 
     @property
     def run_changes(self) -> RunChanges:
-        return RunChanges(self.database, SystemClock(), self.scale)
+        return RunChanges(self.database, self.clock, self.scale)
+
+    @property
+    def clock(self) -> Clock:
+        return self.lives_by or SystemClock()
 
     @property
     def scale(self) -> BucketScale:
@@ -289,13 +295,19 @@ class Room:
         await LedgerCheck(self.eye, self.expected).hold(starts)
 
 
-async def open_room(url: str, isolation: str, etcd_endpoint: str, stack: AsyncExitStack) -> Room:
+async def open_room(
+    url: str, isolation: str, etcd_endpoint: str, stack: AsyncExitStack, lives_by: Clock | None = None
+) -> Room:
     """Found a cluster in the database and become its leader; everything ends with the stack."""
     clock, rand, cluster = SystemClock(), SystemRand(), f"room-{uuid4().hex[:12]}"
     database = Database(DatabaseConfig(url, isolation), clock, rand)
     stack.push_async_callback(database.close)
     await found_cluster(
-        database, cluster_id=uuid4(), shard_count=SHARDS, bucket_width_ms=WIDTH_MS, now_us=clock.now_us()
+        database,
+        cluster_id=uuid4(),
+        shard_count=SHARDS,
+        bucket_width_ms=WIDTH_MS,
+        now_us=(lives_by or clock).now_us(),
     )
     etcd = EtcdSettings((etcd_endpoint,))
     leader = EtcdCoord(etcd_config(etcd), session_config(etcd), cluster, clock, rand)
@@ -304,4 +316,4 @@ async def open_room(url: str, isolation: str, etcd_endpoint: str, stack: AsyncEx
     leadership = await asyncio.wait_for(leader.campaign(LeaderInfo("test", "127.0.0.1:1")), 15)
     eye = await asyncpg.connect(asyncpg_url(url))
     stack.push_async_callback(eye.close)
-    return Room(url, isolation, etcd_endpoint, database, eye, leader, leadership, cluster, stack)
+    return Room(url, isolation, etcd_endpoint, database, eye, leader, leadership, cluster, stack, lives_by=lives_by)

@@ -1,7 +1,7 @@
 """One dispatcher in the test's own event loop: every part real, and every part within reach.
 
 What `dispatcher.process.run` builds, over the same assembly; here a test may also end it without a word, keep it from
-seeing that its terms are gone, or let its clock jump.
+seeing that its terms are gone, let its clock jump, or have it live by a clock that the test moves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import grpc
 from prometheus_client import CollectorRegistry
 
-from core.clock import ClockReading, DatabaseClock, SystemClock
+from core.clock import Clock, ClockReading, DatabaseClock, SystemClock
 from core.config import Settings
 from core.coord.coord import EtcdCoord
 from core.coord.layout import Member
@@ -33,17 +33,24 @@ from tests.support.polling import eventually
 
 
 class ShiftedProbe(ClockProbe):
-    """Reads the database's clock as if it had jumped by `shift_us`."""
+    """Reads the database's clock as if it had jumped by `shift_us`; or `instead_of_it`, another clock."""
 
-    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+    def __init__(self, database: Database, clock: DatabaseClock, instead_of_it: Clock | None = None) -> None:
         super().__init__(database, clock)
         self._read_from = database
+        self._instead = instead_of_it
         self._tells = clock
         self.shift_us = 0
 
     async def step(self) -> None:
-        read = await self._read_from.read_clock()
+        read = await self._look()
         self._tells.observe(ClockReading(read.server_us + self.shift_us, read.sent_s, read.received_s))
+
+    async def _look(self) -> ClockReading:
+        if self._instead is None:
+            return await self._read_from.read_clock()
+        now_s = self._instead.monotonic_s()
+        return ClockReading(self._instead.now_us(), now_s, now_s)
 
 
 @dataclass
@@ -135,15 +142,19 @@ class RunningDispatcher:
         assert failure is None, f"a loop of {self.name} broke: {failure!r}"
 
 
-async def start_dispatcher(settings: Settings, name: str) -> RunningDispatcher:
-    """Build and start one; it owns nothing yet. The database must be there."""
+async def start_dispatcher(settings: Settings, name: str, lives_by: Clock | None = None) -> RunningDispatcher:
+    """Build and start one; it owns nothing yet. The database must be there.
+
+    With `lives_by` its loops know no other time, and that clock passes for the database's. Only what it has to do with
+    servers (connections, the session in etcd) goes by the machine's.
+    """
     system, rand = SystemClock(), SystemRand()
-    clock = DatabaseClock(system)
+    clock = DatabaseClock(lives_by or system)
     config = DatabaseConfig(settings.database.url, settings.database.isolation, settings.dispatcher.pool_size)
     database = Database(config, system, rand)
     tasks, registry = Tasks(), new_registry()
     cluster = await read_cluster(database)
-    probe = ShiftedProbe(database, clock)
+    probe = ShiftedProbe(database, clock, lives_by)
     await probe.begin()
     tasks.spawn(probe.run(), name="clock probe")
     runtime = Runtime(
@@ -156,7 +167,7 @@ async def start_dispatcher(settings: Settings, name: str) -> RunningDispatcher:
         DispatcherMetrics(registry, clock),
         start_tracing(settings.telemetry, role="dispatcher", instance=name),
     )
-    coord = EtcdCoord(etcd_config(settings.etcd), session_config(settings.etcd), settings.cluster.name, clock, rand)
+    coord = EtcdCoord(etcd_config(settings.etcd), session_config(settings.etcd), settings.cluster.name, system, rand)
     parts = assemble(runtime, database, coord, report_interval_s=settings.controlplane.report_interval_s)
     server, address = await serve_streams(parts, settings.dispatcher, tasks)
     coord.start()
