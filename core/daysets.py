@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import date
 from typing import NamedTuple
 
 from core.civil import END_DAY, FIRST_DAY, FIRST_YEAR, LAST_YEAR, month_of_day
@@ -17,7 +19,8 @@ from core.errors import Invalid
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _EPOCH_WEEKDAY = 4  # 1970-01-01 was a Thursday
 _LONGEST_LOOK = 31  # days that are looked at one by one for the end of a run
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})\Z")
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _YEARLY = re.compile(r"\*-([0-9]{2})-([0-9]{2})\Z")
 _RULE = "must be a date such as 2026-12-24, a range 2026-12-24/2027-01-02, or every year *-12-25"
 
@@ -37,16 +40,15 @@ class _Span(NamedTuple):
 
 def parse_date(text: str, path: str, rule: str = "must be a date such as 2026-12-24") -> int:
     """The number of the day. Raises Invalid(path, rule)."""
-    match = _DATE.match(text)
-    if match is None:
-        raise Invalid(path, rule)
-    year, month, day = int(match[1]), int(match[2]), int(match[3])
-    if not FIRST_YEAR <= year <= LAST_YEAR:
-        raise Invalid(path, f"takes years from {FIRST_YEAR} to {LAST_YEAR}, not {year}")
-    index = (year - FIRST_YEAR) * 12 + month - 1
-    if not 1 <= month <= 12 or not 1 <= day <= FIRST_DAY[index + 1] - FIRST_DAY[index]:
-        raise Invalid(path, f"there is no day {text}")
-    return FIRST_DAY[index] + day - 1
+    if len(text) == 10 and text[4] == text[7] == "-" and text.isascii():
+        with suppress(ValueError):
+            day = date.fromisoformat(text).toordinal() - _EPOCH_ORDINAL
+            if 0 <= day < END_DAY:
+                return day
+            raise Invalid(path, f"takes years from {FIRST_YEAR} to {LAST_YEAR}, not {text[:4]}")
+        if _DATE.match(text):
+            raise Invalid(path, f"there is no day {text}")
+    raise Invalid(path, rule)
 
 
 def date_text(day: int) -> str:
@@ -123,7 +125,7 @@ class DaySet:
 
     def _add(self, named: NamedDays, path: str) -> None:
         text = named.date
-        if match := _YEARLY.match(text):
+        if text.startswith("*") and (match := _YEARLY.match(text)):
             parse_date(f"2000-{match[1]}-{match[2]}", path, _RULE)  # a leap year: *-02-29 is a day
             self._yearly[int(match[1]), int(match[2])] = named
             return

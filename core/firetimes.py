@@ -131,31 +131,32 @@ class Zoned:
     `fraction_us` is added to every wall time: that part of a second which a series of whole seconds leaves out.
     """
 
-    __slots__ = ("_fraction_us", "_gap", "_offsets", "_repeat", "_series", "_starts", "_table")
+    __slots__ = ("_offsets", "_starts", "fraction_us", "gap", "repeat", "series", "table", "wildcard")
 
     def __init__(
         self, series: WallSeries, table: ZoneTable, gap: GapRule, repeat: RepeatRule, fraction_us: int = 0
     ) -> None:
-        self._series = series
-        self._table = table
+        self.series = series
+        self.table = table
         self._starts = table.starts_s
         self._offsets = table.offsets_s
-        self._gap = GapRule.SKIP if series.wildcard else gap
-        self._repeat = RepeatRule.BOTH if series.wildcard else repeat
-        self._fraction_us = fraction_us
+        self.wildcard = series.wildcard
+        self.gap = GapRule.SKIP if series.wildcard else gap
+        self.repeat = RepeatRule.BOTH if series.wildcard else repeat
+        self.fraction_us = fraction_us
 
     @property
     def times_of_day(self) -> TimesOfDay:
         """The times of day of the series."""
-        return self._series.times_of_day
+        return self.series.times_of_day
 
     def after(self, instant_us: int) -> int | None:
         """The first occurrence later than `instant_us`."""
         whole = max(0, instant_us // US_PER_S + 1)
         if whole >= END_S:
             return None
-        earliest = max(0, (instant_us - self._fraction_us) // US_PER_S + 1)
-        for run in range(self._table.index(earliest), len(self._offsets)):
+        earliest = max(0, (instant_us - self.fraction_us) // US_PER_S + 1)
+        for run in range(self.table.index(earliest), len(self._offsets)):
             found_us = self._first_in_run(run, earliest, whole)
             if found_us is not None:
                 return found_us if found_us < END_US else None
@@ -167,8 +168,8 @@ class Zoned:
         whole = (instant_us - 1) // US_PER_S
         if whole < 0:
             return None
-        latest = (instant_us - 1 - self._fraction_us) // US_PER_S
-        for run in range(self._table.index(whole), -1, -1):
+        latest = (instant_us - 1 - self.fraction_us) // US_PER_S
+        for run in range(self.table.index(whole), -1, -1):
             found_us = self._last_in_run(run, latest)
             if found_us is not None:
                 return found_us if found_us >= 0 else None
@@ -177,37 +178,37 @@ class Zoned:
     def _first_in_run(self, run: int, earliest: int, whole: int) -> int | None:
         offset = self._offsets[run]
         opens, closes = self._wall_bounds(run)
-        wall = self._series.wall_from(max(opens, earliest + offset), closes)
-        found_us = None if wall is None else (wall - offset) * US_PER_S + self._fraction_us
-        if run == 0 or self._gap is GapRule.SKIP or offset <= self._offsets[run - 1]:
+        wall = self.series.wall_from(max(opens, earliest + offset), closes)
+        found_us = None if wall is None else (wall - offset) * US_PER_S + self.fraction_us
+        if run == 0 or self.gap is GapRule.SKIP or offset <= self._offsets[run - 1]:
             return found_us
         start, before = self._starts[run], self._offsets[run - 1]
-        if self._gap is GapRule.END:
-            if whole <= start and self._series.wall_from(start + before, start + offset) is not None:
+        if self.gap is GapRule.END:
+            if whole <= start and self.series.wall_from(start + before, start + offset) is not None:
                 return start * US_PER_S
             return found_us
-        missing = self._series.wall_from(max(start, earliest) + before, start + offset)
+        missing = self.series.wall_from(max(start, earliest) + before, start + offset)
         if missing is None:
             return found_us
-        made_up_us = (missing - before) * US_PER_S + self._fraction_us
+        made_up_us = (missing - before) * US_PER_S + self.fraction_us
         return made_up_us if found_us is None else min(found_us, made_up_us)
 
     def _last_in_run(self, run: int, latest: int) -> int | None:
         offset = self._offsets[run]
         opens, closes = self._wall_bounds(run)
-        wall = self._series.wall_upto(min(closes - 1, latest + offset), opens)
-        found_us = None if wall is None else (wall - offset) * US_PER_S + self._fraction_us
-        if run == 0 or self._gap is GapRule.SKIP or offset <= self._offsets[run - 1]:
+        wall = self.series.wall_upto(min(closes - 1, latest + offset), opens)
+        found_us = None if wall is None else (wall - offset) * US_PER_S + self.fraction_us
+        if run == 0 or self.gap is GapRule.SKIP or offset <= self._offsets[run - 1]:
             return found_us
         start, before = self._starts[run], self._offsets[run - 1]
-        if self._gap is GapRule.END:
-            if found_us is None and self._series.wall_from(start + before, start + offset) is not None:
+        if self.gap is GapRule.END:
+            if found_us is None and self.series.wall_from(start + before, start + offset) is not None:
                 return start * US_PER_S
             return found_us
-        missing = self._series.wall_upto(min(latest + before, start + offset - 1), start + before)
+        missing = self.series.wall_upto(min(latest + before, start + offset - 1), start + before)
         if missing is None:
             return found_us
-        made_up_us = (missing - before) * US_PER_S + self._fraction_us
+        made_up_us = (missing - before) * US_PER_S + self.fraction_us
         return made_up_us if found_us is None else max(found_us, made_up_us)
 
     def _wall_bounds(self, run: int) -> tuple[int, int]:
@@ -215,9 +216,9 @@ class Zoned:
         offset = self._offsets[run]
         opens = self._starts[run] + offset
         closes = self._starts[run + 1] + offset
-        if self._repeat is RepeatRule.FIRST and run > 0:
+        if self.repeat is RepeatRule.FIRST and run > 0:
             opens = max(opens, self._starts[run] + self._offsets[run - 1])
-        elif self._repeat is RepeatRule.SECOND and run + 1 < len(self._offsets):
+        elif self.repeat is RepeatRule.SECOND and run + 1 < len(self._offsets):
             closes = min(closes, self._starts[run + 1] + self._offsets[run + 1])
         return opens, closes
 
@@ -225,7 +226,7 @@ class Zoned:
 
     def part(self, second: int) -> Part:
         """What holds at the instant `second`."""
-        run = self._table.index(second)
+        run = self.table.index(second)
         offset, start = self._offsets[run], self._starts[run]
         opens, closes = self._wall_bounds(run)
         gap_s = max(0, offset - self._offsets[run - 1]) if run else 0
@@ -233,11 +234,11 @@ class Zoned:
 
     def makes_up(self, second: int) -> bool:
         """Whether the instant `second` stands for a wall time that does not exist."""
-        run = self._table.index(second)
-        if run == 0 or self._gap is GapRule.SKIP:
+        run = self.table.index(second)
+        if run == 0 or self.gap is GapRule.SKIP:
             return False
         start, before, offset = self._starts[run], self._offsets[run - 1], self._offsets[run]
-        if self._gap is GapRule.END:
-            return second == start and self._series.wall_from(start + before, start + offset) is not None
+        if self.gap is GapRule.END:
+            return second == start and self.series.wall_from(start + before, start + offset) is not None
         wall = second + before
-        return wall < start + offset and self._series.wall_from(wall, wall + 1) is not None
+        return wall < start + offset and self.series.wall_from(wall, wall + 1) is not None

@@ -15,6 +15,7 @@ from core.clock import US_PER_S
 from core.cron.times import TimesOfDay
 from core.errors import Invalid
 from core.firetimes import GapRule, Interval, RepeatRule, Source, Zoned
+from core.wording import span_text
 from core.zones import ZoneTable
 
 MAX_ELAPSED_US = 366 * DAY_S * US_PER_S
@@ -65,6 +66,13 @@ class Every:
         if not isinstance(stored, dict) or not stored.keys() <= known:
             raise Invalid(path, f"must be an object with keys of {', '.join(sorted(known))}")
         return cls(**stored)
+
+    def words(self) -> str:
+        """The period: every 1 h 30 min, every day, every 3 months."""
+        if self.elapsed_us is not None:
+            return f"every {span_text(self.elapsed_us)}"
+        count, unit = (self.days, "day") if self.days is not None else (self.months, "month")
+        return f"every {unit}" if count == 1 else f"every {count} {unit}s"
 
     def source(self, anchor_us: int, table: ZoneTable, gap: GapRule, repeat: RepeatRule) -> Source:
         """The occurrences, counted from `anchor_us`."""

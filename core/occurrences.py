@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import NamedTuple
 
 from core.calendars import CalendarContent, CalendarPin
 from core.civil import END_US
+from core.entries import Entries
 from core.enumerator import Enumerator
 from core.errors import Invalid
 from core.jobspec import JobSpec
+from core.marks import Entry
+from core.mismatches import mismatches_of
 from core.schedule import Schedule
 from core.search import SearchLimit
 from core.shaping import Compiled, Shaping, compiled
@@ -107,6 +110,22 @@ class Occurrences:
     def nth_after(self, nominal_us: int, n: int) -> Occurrence | None:
         """The n-th (from 1) occurrence after `nominal_us`; None where there are fewer. Raises SearchLimit."""
         return next(islice(self._walk(nominal_us + 1, END_US), n - 1, None), None)
+
+    def entries(self, from_us: int, to_us: int, limit: int) -> list[Entry]:
+        """Every nominal instant in [from_us, to_us) with what shapes it, also what is taken away; at most `limit`."""
+        from_us = max(from_us, self._schedule.start_us or 0)
+        to_us = min(to_us, self._end_us, self._last_us + 1)
+        return list(islice(self._entries.walk(from_us, to_us, limit), limit))
+
+    def mismatches(self, instant_us: int) -> list[str]:
+        """For each part of the schedule that does not name the instant, in words, why it does not."""
+        return mismatches_of(self._schedule, instant_us, self._last_us)
+
+    @cached_property
+    def _entries(self) -> Entries:
+        removers = self._schedule.exclusions if self._shaping is None else self._shaping.removers
+        deferral = None if self._shaping is None else self._shaping.deferral
+        return Entries(self._schedule, removers, deferral, self._offset_us, self._end_us)
 
     def _walk(self, from_us: int, to_us: int) -> Iterator[Occurrence]:
         found = self.next_after(from_us - 1)

@@ -8,6 +8,7 @@ from core.clock import US_PER_S
 from core.cron import EveryLine, parse_line
 from core.errors import Invalid
 from core.firetimes import Interval, Once, Source, Zoned
+from core.intervals import FromAnchor
 from core.zones import zone_table
 
 if TYPE_CHECKING:
@@ -21,6 +22,20 @@ def sources_of(schedule: Schedule) -> tuple[Source, ...]:
     intervals = (_interval(schedule, index, every) for index, every in enumerate(schedule.every))
     lines = (_line(schedule, index, text) for index, text in enumerate(schedule.cron))
     return (*single, *intervals, *lines)
+
+
+def words_of(schedule: Schedule) -> tuple[str, ...]:
+    """What each of those series is called, in the same order."""
+    single = ("single instants",) if schedule.at_us else ()
+    intervals = (f"interval {every.words()}" for every in schedule.every)
+    return (*single, *intervals, *(f"line {text}" for text in schedule.cron))
+
+
+def zoned_of(source: Source) -> Zoned | None:
+    """The series of wall times that a source follows; None where it counts elapsed time, or single instants."""
+    if isinstance(source, FromAnchor):
+        return source.following
+    return source if isinstance(source, Zoned) else None
 
 
 def _interval(schedule: Schedule, index: int, every: Every) -> Source:
