@@ -298,10 +298,17 @@ class _Draft:
 
 
 def _beginning(new: Schedule | None, old: Schedule | None, at_us: int) -> int:
-    """The instant that the new version's own occurrences lie strictly after: the cut-over, or a newly given one-off."""
+    """The instant that the new version's own occurrences lie strictly after: the cut-over, or a newly given one-off.
+
+    Raises Invalid for a one-off in the past beside intervals or lines: from there on theirs would be in the past, too.
+    """
     given = () if new is None else new.at_us
     known = () if old is None else old.at_us
-    return min((each - 1 for each in given if each <= at_us and each not in known), default=at_us)
+    past = [each for each in given if each <= at_us and each not in known]
+    if past and new is not None and new.recurring:
+        rule = "gives an instant in the past; beside intervals and cron lines only instants to come can be added"
+        raise Invalid("job.schedule.at", rule)
+    return min(past) - 1 if past else at_us
 
 
 def _sought(

@@ -1,4 +1,4 @@
-"""Messages and values: schedules both ways, page tokens, etags, sentences about runs, first occurrences."""
+"""Messages and values: schedules both ways, page tokens, etags, sentences about runs, next occurrences."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from controlplane.api.decode_schedule import decode_schedule, duration, encode_s
 from controlplane.api.etags import check_etag, etag_of
 from controlplane.api.explain import explain
 from controlplane.api.fields import duration_us, instant_us
-from controlplane.api.occurrences import Occurrences
+from controlplane.api.job_views import JobViews
 from core.civil import END_US
 from core.enumerator import Enumerator
 from core.errors import Invalid, StaleEtag
-from core.jobspec import JobSpec
+from core.intervals import Every
+from core.jobspec import JobSpec, Pins
 from core.schedule import Schedule
 from core.states import JobState, RunCause, RunState
 from core.store.jobs import JobRecord
@@ -35,15 +36,35 @@ MINUTE_US = 60_000_000
 
 def job(schedule: Schedule | None, *, state: JobState = JobState.ACTIVE, version: int = 1) -> JobRecord:
     spec = JobSpec("h", schedule=schedule)
-    return JobRecord(UUID(int=1), "default", "a", 0, 0, version, state, NOW_US, NOW_US, NOW_US, 0, "", spec, b"")
+    times = (NOW_US,) * 4
+    return JobRecord(UUID(int=1), "default", "a", 0, 0, version, state, *times, 0, "", spec, b"")
+
+
+def elapsed(seconds: int, anchor: Timestamp | None = None) -> job_pb2.Interval:
+    return job_pb2.Interval(elapsed=Duration(seconds=seconds), anchor=anchor)
 
 
 class TestSchedules:
     @pytest.mark.parametrize(
         "message",
         [
-            job_pb2.Schedule(at=Timestamp(seconds=7, nanos=1000)),
-            job_pb2.Schedule(every=Duration(seconds=90), anchor=Timestamp(seconds=5)),
+            job_pb2.Schedule(at=[Timestamp(seconds=7, nanos=1000), Timestamp(seconds=3)]),
+            job_pb2.Schedule(every=[elapsed(90)], anchor=Timestamp(seconds=5)),
+            job_pb2.Schedule(
+                at=[Timestamp(seconds=9)],
+                every=[
+                    elapsed(90, anchor=Timestamp(seconds=5)),
+                    job_pb2.Interval(days=3660),
+                    job_pb2.Interval(weeks=3660),
+                    job_pb2.Interval(months=1200, anchor=Timestamp(seconds=6)),
+                ],
+                cron=["0 3 * * *"],
+                zone="Europe/Berlin",
+                exclude=job_pb2.Exclusions(dates=["*-12-25"], cron=["0 3 1 * *"], calendars=["days"]),
+                windows=["night"],
+                max_runs=100_000,
+                jitter=Duration(seconds=3600),
+            ),
             job_pb2.Schedule(cron=["*/5 * * * *", "@every 7s"], anchor=Timestamp(seconds=5), zone="Asia/Tokyo"),
             job_pb2.Schedule(
                 cron=["0 3 * * *"], gap=2, repeat=3, start=Timestamp(seconds=5), end=Timestamp(seconds=10**9)
@@ -58,13 +79,13 @@ class TestSchedules:
         assert encode_schedule(again) == shown
 
     def test_that_count_from_now_say_so_only_until_they_are_stored(self) -> None:
-        message = job_pb2.Schedule(every=Duration(seconds=60))
+        message = job_pb2.Schedule(every=[elapsed(60)])
         wanted = decode_schedule(message, "s", now_us=NOW_US, hash_key="")
         assert wanted.following(None).anchor_us == NOW_US
-        stored = Schedule(every_us=30_000_000, anchor_us=17)
+        stored = Schedule(every=(Every(elapsed_us=30_000_000),), anchor_us=17)
         assert wanted.following(stored).anchor_us == 17
         given = decode_schedule(
-            job_pb2.Schedule(every=Duration(seconds=60), anchor=Timestamp(seconds=3)), "s", now_us=NOW_US, hash_key=""
+            job_pb2.Schedule(every=[elapsed(60)], anchor=Timestamp(seconds=3)), "s", now_us=NOW_US, hash_key=""
         )
         assert given.following(stored).anchor_us == 3_000_000
 
@@ -138,32 +159,34 @@ def test_an_etag_names_one_version_of_one_job() -> None:
             check_etag(etag_of(first), other)
 
 
-class TestFirstAndNextOccurrences:
+class TestTheNextOccurrence:
     @pytest.fixture
-    def occurrences(self) -> Occurrences:
-        return Occurrences(ManualClock(NOW_US), Enumerator())
+    def views(self) -> JobViews:
+        return JobViews(ManualClock(NOW_US), Enumerator())
 
-    def test_lie_strictly_after_the_cut_over(self, occurrences: Occurrences) -> None:
+    def test_lies_strictly_after_now(self, views: JobViews) -> None:
         minutely = Schedule(cron=("* * * * *",))
-        assert occurrences.first_of(minutely, NOW_US, newly_given=True) == NOW_US + MINUTE_US
-        assert occurrences.next_of(job(minutely)) == NOW_US + MINUTE_US
+        assert views.next_of(job(minutely), {}) == (NOW_US + MINUTE_US, NOW_US + MINUTE_US)
 
-    def test_of_a_past_one_off_are_that_instant_once(self, occurrences: Occurrences) -> None:
-        past = Schedule(at_us=NOW_US - 5)
-        assert occurrences.first_of(past, NOW_US, newly_given=True) == NOW_US - 5
-        assert occurrences.first_of(past, NOW_US, newly_given=False) is None
-        assert occurrences.next_of(job(past)) is None
+    def test_is_due_later_by_the_jitter(self, views: JobViews) -> None:
+        of = job(Schedule(cron=("* * * * *",), jitter_us=50))
+        assert of.spec is not None
+        jittered = replace(of, spec=replace(of.spec, pins=Pins(jitter_offset_us=50)))
+        shown = views.shown(jittered, {})
+        assert shown.next_due.nanos - shown.next_occurrence.nanos == 50_000
+        assert shown.jitter_offset.nanos == 50_000
 
-    def test_of_what_is_over_are_refused_when_it_is_new(self, occurrences: Occurrences) -> None:
-        over = Schedule(cron=("* * * * *",), end_us=NOW_US)
-        with pytest.raises(Invalid, match=r"job\.schedule"):
-            occurrences.first_of(over, NOW_US, newly_given=True)
-        assert occurrences.first_of(over, NOW_US, newly_given=False) is None
+    def test_of_a_past_one_off_is_none(self, views: JobViews) -> None:
+        assert views.next_of(job(Schedule(at_us=(NOW_US - 5,))), {}) is None
 
     @pytest.mark.parametrize("state", [JobState.PAUSED, JobState.DELETED])
-    def test_are_none_for_a_job_that_is_not_active(self, occurrences: Occurrences, state: JobState) -> None:
-        assert occurrences.next_of(job(Schedule(cron=("* * * * *",)), state=state)) is None
-        assert occurrences.next_of(job(None)) is None
+    def test_is_none_for_a_job_that_is_not_active(self, views: JobViews, state: JobState) -> None:
+        assert views.next_of(job(Schedule(cron=("* * * * *",)), state=state), {}) is None
+        assert views.next_of(job(None), {}) is None
+
+    def test_is_none_where_a_calendar_is_missing(self, views: JobViews) -> None:
+        named = job(Schedule(cron=("* * * * *",), exclude_calendars=("gone",)))
+        assert views.next_of(named, {}) is None
 
     @pytest.mark.parametrize(
         ("now", "line", "zone", "expected"),
@@ -172,10 +195,12 @@ class TestFirstAndNextOccurrences:
             ("2022-05-02T12:00:00Z", "37 20 2 5 *", "America/Santiago", "2022-05-03T00:37:00Z"),
         ],
     )
-    def test_b133_are_computed_in_the_zone_that_fires(self, now: str, line: str, zone: str, expected: str) -> None:
-        occurrences = Occurrences(ManualClock(us(now)), Enumerator())
+    def test_b133_is_computed_in_the_zone_that_fires(self, now: str, line: str, zone: str, expected: str) -> None:
+        views = JobViews(ManualClock(us(now)), Enumerator())
         made = replace(job(Schedule(cron=(line,), zone=zone)), cutover_us=us(now))
-        assert rfc3339(occurrences.next_of(made)) == expected
+        found = views.next_of(made, {})
+        assert found is not None
+        assert rfc3339(found.nominal_us) == expected
 
 
 RUN = RunRecord(
@@ -201,6 +226,14 @@ RUN = RunRecord(
     [
         (RUN, "Due since 2026-01-01T00:00:00.000Z; waits for a free worker on queue 'q'."),
         (replace(RUN, home_term=0), "Due; the owner of shard 5 has not picked it up yet."),
+        (
+            replace(RUN, gated=True),
+            "Due since 2026-01-01T00:00:00.000Z; waits for its turn behind the other open runs of its job.",
+        ),
+        (
+            replace(RUN, cause=RunCause.BACKFILL, home_term=0),
+            "Made by a backfill; the owner of shard 5 has not picked it up yet.",
+        ),
         (
             replace(RUN, attempt=2, not_before_us=NOW_US + 10_000_000, last_error=" boom\nat line 3"),
             "Attempt 2 ended (boom); the next one starts at 2026-01-01T00:00:10.000Z.",
