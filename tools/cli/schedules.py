@@ -72,20 +72,20 @@ async def compare(
     span: Annotated[str | None, typer.Option(help="How far to look, such as 90d. Default: 30d.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many changes.")] = 100,
 ) -> None:
-    """Show which occurrences of a job a draft, or another version, gains, loses and moves."""
+    """Show which occurrences of a job an update with these options, or another version, gains, loses and moves."""
     from tidewheel.schedules import duration, timestamp
     from tidewheel.v1 import schedule_service_pb2
 
     from tools.cli.instants import read_instant, read_length
 
     if bool(given) == (to_version is not None):
-        raise usage("give either a draft or --to-version", "for example --cron '0 3 * * *'")
+        raise usage("give either what to change or --to-version", "for example --cron '0 3 * * *'")
     request = schedule_service_pb2.CompareSchedulesRequest(namespace=call.namespace, limit=limit)
     request.before.job, request.before.version = name, version
     if to_version is not None:
         request.after.job, request.after.version = name, to_version
     else:
-        request.after.draft.CopyFrom(_draft(given, call))
+        request.after.draft.CopyFrom(_draft(given, call, await _present(call, name)))
     if since is not None:
         getattr(request, "from").CopyFrom(timestamp("from", read_instant(since, "--from", call.now)))
     if span is not None:
@@ -93,13 +93,25 @@ async def compare(
     _show_comparison(call, await call.api.schedules("CompareSchedules", request))
 
 
-def _draft(given: dict[str, Any], call: Call) -> job_pb2.Schedule:
+async def _present(call: Call, name: str) -> job_pb2.Schedule:
+    """What an update would change: the present schedule of a job."""
+    from tidewheel.v1 import job_pb2, job_service_pb2
+
+    job = await call.api.jobs("GetJob", job_service_pb2.GetJobRequest(namespace=call.namespace, name=name))
+    assert isinstance(job, job_pb2.Job)
+    return job.schedule
+
+
+def _draft(given: dict[str, Any], call: Call, base: job_pb2.Schedule | None = None) -> job_pb2.Schedule:
+    """What the options say, as a schedule of their own, or as `job update` would change `base`."""
     from tidewheel.v1 import job_pb2
 
     from tools.cli.option_fields import Reader
     from tools.cli.schedule_options import fill_schedule
 
     made = job_pb2.Schedule()
+    if base is not None:
+        made.CopyFrom(base)
     fill_schedule(made, Reader(given, call.now))
     return made
 
