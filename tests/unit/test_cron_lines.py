@@ -71,7 +71,11 @@ def test_weekdays(text: str, weekdays: list[int]) -> None:
 
 
 def test_months_by_name_and_wrapping() -> None:
-    assert values(line("0 0 1 nov-FEB,6 *").months) == [1, 2, 6, 11, 12]
+    months = [1, 2, 6, 11, 12]
+    every_year = [12 * year + month - 1 for year in range(230) for month in months]
+    assert values(line("0 0 1 nov-FEB,6 *").live) == every_year
+    assert values(line("0 0 0 1 nov-FEB,6 * 1972").live) == [24 + month - 1 for month in months]
+    assert values(line("0 0 31 nov-FEB,6 *").live)[:4] == [0, 11, 12, 23], "months without that day are left out"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from core.civil import END_US
 from core.errors import Invalid
 from core.firetimes import GapRule, RepeatRule
+from core.intervals import Every
 from core.schedule import Schedule
 from tests.support.instants import rfc3339, us
 
@@ -30,7 +31,7 @@ def refused(**parts: object) -> Invalid:
 
 
 def test_a_one_off_fires_once() -> None:
-    once = Schedule(at_us=NOON)
+    once = Schedule(at_us=(NOON,))
     assert (once.next_after(NOON - 1), once.next_after(NOON)) == (NOON, None)
     assert (once.prev_before(NOON + 1), once.prev_before(NOON)) == (NOON, None)
     assert once.matches(NOON)
@@ -40,7 +41,7 @@ def test_a_one_off_fires_once() -> None:
 
 
 def test_an_interval_counts_elapsed_time_from_its_anchor() -> None:
-    every = Schedule(every_us=90_000_000, anchor_us=NOON)
+    every = Schedule(every=(Every(elapsed_us=90_000_000),), anchor_us=NOON)
     assert every.next_after(0) == NOON, "the anchor is the first occurrence"
     assert every.between(NOON, NOON + 270_000_001, 10) == tuple(NOON + n * 90_000_000 for n in range(4))
     assert every.prev_before(NOON) is None
@@ -121,7 +122,7 @@ def test_nothing_happens_before_1970_nor_after_2199() -> None:
     assert yearly.prev_before(10**18) == us("2198-12-31T15:00:00Z")
     assert yearly.next_after(us("2198-12-31T15:00:00Z")) is None
     assert yearly.prev_before(us("1970-12-31T15:00:00Z")) is None
-    assert Schedule(every_us=DAY_US, anchor_us=END_US - 1).between(0, END_US * 2, 9) == (END_US - 1,)
+    assert Schedule(every=(Every(elapsed_us=DAY_US),), anchor_us=END_US - 1).between(0, END_US * 2, 9) == (END_US - 1,)
 
 
 def test_empty_zone_is_utc_and_is_echoed() -> None:
@@ -147,7 +148,7 @@ def test_an_anchor_is_given_once() -> None:
     unanchored = {"cron": ("@every 1h",)}
     assert refused(**unanchored).field == "schedule.anchor_us"
     assert Schedule(cron=("0 9 * * *",)).anchored(5).anchor_us == 5
-    assert Schedule(every_us=HOUR_US, anchor_us=7).anchored(5).anchor_us == 7
+    assert Schedule(every=(Every(elapsed_us=HOUR_US),), anchor_us=7).anchored(5).anchor_us == 7
 
 
 @pytest.mark.parametrize(
@@ -155,37 +156,69 @@ def test_an_anchor_is_given_once() -> None:
     [
         ({}, "schedule"),
         ({"cron": ()}, "schedule"),
-        ({"at_us": 1, "cron": ("* * * * *",)}, "schedule"),
-        ({"at_us": 1, "every_us": DAY_US, "anchor_us": 1}, "schedule"),
-        ({"at_us": -1}, "schedule.at_us"),
-        ({"at_us": END_US}, "schedule.at_us"),
-        ({"at_us": 1.5}, "schedule.at_us"),
-        ({"at_us": True}, "schedule.at_us"),
-        ({"at_us": "1"}, "schedule.at_us"),
-        ({"every_us": 999_999, "anchor_us": 0}, "schedule.every_us"),
-        ({"every_us": 101 * 366 * DAY_US, "anchor_us": 0}, "schedule.every_us"),
-        ({"every_us": DAY_US}, "schedule.anchor_us"),
-        ({"every_us": DAY_US, "anchor_us": -1}, "schedule.anchor_us"),
+        ({"at_us": 1}, "schedule.at_us"),
+        ({"at_us": (-1,)}, "schedule.at_us[0]"),
+        ({"at_us": (END_US,)}, "schedule.at_us[0]"),
+        ({"at_us": (1, 1.5)}, "schedule.at_us[1]"),
+        ({"at_us": (True,)}, "schedule.at_us[0]"),
+        ({"at_us": ("1",)}, "schedule.at_us[0]"),
+        ({"at_us": tuple(range(65))}, "schedule.at_us"),
+        ({"every": (DAY_US,), "anchor_us": 0}, "schedule.every[0]"),
+        ({"every": (Every(),), "anchor_us": 0}, "schedule.every[0]"),
+        ({"every": (Every(days=1, months=1),), "anchor_us": 0}, "schedule.every[0]"),
+        ({"every": (Every(elapsed_us=999_999),), "anchor_us": 0}, "schedule.every[0].elapsed_us"),
+        ({"every": (Every(elapsed_us=366 * DAY_US + 1),), "anchor_us": 0}, "schedule.every[0].elapsed_us"),
+        ({"every": (Every(elapsed_us=1.5),), "anchor_us": 0}, "schedule.every[0].elapsed_us"),  # type: ignore[arg-type]
+        ({"every": (Every(days=1), Every(days=0)), "anchor_us": 0}, "schedule.every[1].days"),
+        ({"every": (Every(days=7 * 3660 + 1),), "anchor_us": 0}, "schedule.every[0].days"),
+        ({"every": (Every(months=1201),), "anchor_us": 0}, "schedule.every[0].months"),
+        ({"every": (Every(days=1, anchor_us=-1),)}, "schedule.every[0].anchor_us"),
+        ({"every": (Every(days=1),)}, "schedule.anchor_us"),
+        ({"every": (Every(days=1),), "anchor_us": -1}, "schedule.anchor_us"),
+        ({"every": (Every(days=1),) * 17, "anchor_us": 0}, "schedule.every"),
         ({"cron": ("0 9 * * *", "0 9 * *")}, "schedule.cron[1]"),
         ({"cron": ("0 25 * * *",)}, "schedule.cron[0].hour"),
         ({"cron": "0 9 * * *"}, "schedule.cron"),
-        ({"cron": (b"0 9 * * *",)}, "schedule.cron"),
-        ({"cron": ("0 9 * * *",) * 33}, "schedule.cron"),
+        ({"cron": (b"0 9 * * *",)}, "schedule.cron[0]"),
+        ({"cron": ("0 9 * * *",) * 17}, "schedule.cron"),
         ({"cron": ("0 9 * * *",), "zone": "PST"}, "schedule.zone"),
         ({"cron": ("0 9 * * *",), "zone": None}, "schedule.zone"),
-        ({"at_us": 1, "zone": "Mars/Olympus"}, "schedule.zone"),
+        ({"at_us": (1,), "zone": "Mars/Olympus"}, "schedule.zone"),
         ({"cron": ("0 9 * * *",), "gap": "jump"}, "schedule.gap"),
         ({"cron": ("0 9 * * *",), "repeat": 1}, "schedule.repeat"),
         ({"cron": ("0 9 * * *",), "start_us": 5, "end_us": 5}, "schedule.end_us"),
         ({"cron": ("0 9 * * *",), "start_us": -5}, "schedule.start_us"),
         ({"cron": ("0 9 * * *",), "start_us": NOON, "end_us": NOON + HOUR_US}, "schedule"),
-        ({"at_us": NOON, "end_us": NOON}, "schedule"),
+        ({"at_us": (NOON,), "end_us": NOON}, "schedule"),
         ({"cron": ("0 H * * *",)}, "schedule.cron[0].hour"),
         ({"cron": ("0 9 * * *",), "hash_key": "k" * 257}, "schedule.hash_key"),
         ({"cron": ("0 H * * *",), "hash_key": "\ud800"}, "schedule.hash_key"),
         ({"cron": ("0 30 2 8 3 ? 2026",), "zone": "America/New_York", "gap": "skip"}, "schedule"),
+        ({"cron": ("0 9 * * *",), "max_runs": -1}, "schedule.max_runs"),
+        ({"cron": ("0 9 * * *",), "max_runs": 100_001}, "schedule.max_runs"),
+        ({"cron": ("0 9 * * *",), "max_runs": None}, "schedule.max_runs"),
+        ({"cron": ("0 9 * * *",), "jitter_us": DAY_US + 1}, "schedule.jitter_us"),
+        ({"cron": ("0 9 * * *",), "jitter_us": -1}, "schedule.jitter_us"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("2026-12-24", "24.12.2026")}, "schedule.exclude_dates[1]"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("2026-02-30",)}, "schedule.exclude_dates[0]"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("2026-1-03",)}, "schedule.exclude_dates[0]"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("2026-W01-1",)}, "schedule.exclude_dates[0]"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("*-13-01",)}, "schedule.exclude_dates[0]"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("2200-01-01",)}, "schedule.exclude_dates[0]"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("2026-12-24/2026-12-23",)}, "schedule.exclude_dates[0]"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("2026-12-24/",)}, "schedule.exclude_dates[0]"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("2026-12-24",) * 257}, "schedule.exclude_dates"),
+        ({"cron": ("0 9 * * *",), "exclude_cron": ("0 9 1 * *", "0 9 1 13 *")}, "schedule.exclude_cron[1].month"),
+        ({"cron": ("0 9 * * *",), "exclude_cron": ("@every 2h",)}, "schedule.exclude_cron[0]"),
+        ({"cron": ("0 9 * * *",), "exclude_cron": ("0 9 1 * *",) * 9}, "schedule.exclude_cron"),
+        ({"cron": ("0 9 * * *",), "exclude_cron": ("0 9 * * *",)}, "schedule"),
+        ({"cron": ("0 9 * * *",), "exclude_dates": ("1970-01-01/2199-12-31",)}, "schedule"),
+        ({"cron": ("* * * * *",), "exclude_cron": ("*/2 * * * *", "1-59/2 * * * *")}, "schedule"),
+        ({"cron": ("0 9 * * *",), "exclude_calendars": ("a", "b", "a")}, "schedule.exclude_calendars[2]"),
+        ({"cron": ("0 9 * * *",), "exclude_calendars": ("not a name",)}, "schedule.exclude_calendars[0]"),
+        ({"cron": ("0 9 * * *",), "windows": tuple("abcdefghi")}, "schedule.windows"),
     ],
-    ids=lambda value: str(value)[:50],
+    ids=lambda value: str(value)[:60],
 )
 def test_refuses_and_names_the_field(parts: dict[str, object], field: str) -> None:
     assert refused(**parts).field == field
@@ -194,7 +227,15 @@ def test_refuses_and_names_the_field(parts: dict[str, object], field: str) -> No
 def test_json_is_canonical_and_comes_back_equal() -> None:
     assert Schedule(cron=("0  9 * * *",)).to_json() == '{"cron":["0 9 * * *"]}'
     full = Schedule(
+        at_us=(NOON - 1, 7),
+        every=(Every(days=2), Every(months=3, anchor_us=9)),
         cron=("H 9 * * *", "@every 2h"),
+        exclude_dates=("2026-05-01", "*-12-25"),
+        exclude_cron=("* 12  * * *",),
+        exclude_calendars=("holidays",),
+        windows=("patches", "nights"),
+        max_runs=10,
+        jitter_us=1,
         zone="Europe/Berlin",
         anchor_us=3,
         start_us=1,
@@ -203,7 +244,7 @@ def test_json_is_canonical_and_comes_back_equal() -> None:
         repeat=RepeatRule.BOTH,
         hash_key="team/report",
     )
-    for schedule in (full, Schedule(at_us=NOON), Schedule(every_us=DAY_US, anchor_us=0)):
+    for schedule in (full, Schedule(at_us=(NOON,)), Schedule(every=(Every(elapsed_us=DAY_US),), anchor_us=0)):
         again = Schedule.from_json(schedule.to_json())
         assert again == schedule
         assert again.to_json() == schedule.to_json()
@@ -214,13 +255,18 @@ def test_json_is_canonical_and_comes_back_equal() -> None:
     ("text", "field"),
     [
         ("", "schedule"), ("null", "schedule"), ("[]", "schedule"), ("{", "schedule"), ("[" * 100_000, "schedule"),
-        ('{"at_us":1,"at_us":2}', "schedule"), ('{"at_us":NaN}', "schedule"), ('{"at_us":1e3}', "schedule.at_us"),
+        ('{"at_us":[1],"at_us":[2]}', "schedule"), ('{"at_us":[NaN]}', "schedule"),
+        ('{"at_us":[1e3]}', "schedule.at_us[0]"),
+        ('{"at_us":1}', "schedule.at_us"), ('{"every_us":1}', "schedule.every_us"),
+        ('{"every":{"days":1}}', "schedule.every"), ('{"every":[1]}', "schedule.every[0]"),
+        ('{"every":[{"weeks":1}]}', "schedule.every[0]"),
+        ('{"every":[{"days":1,"anchor_us":0},{"days":"1"}]}', "schedule.every[1].days"),
         ('{"crom":["* * * * *"]}', "schedule.crom"), ('{"\\ud800":1}', r"schedule.\ud800"),
         ('{"cron":"* * * * *"}', "schedule.cron"),
-        ('{"cron":[["* * * * *"]]}', "schedule.cron"), ('{"cron":["x"]}', "schedule.cron[0]"),
+        ('{"cron":[["* * * * *"]]}', "schedule.cron[0]"), ('{"cron":["x"]}', "schedule.cron[0]"),
         ('{"cron":["* * * * *"],"zone":"Nowhere/Bad"}', "schedule.zone"),
         ('{"cron":["* * * * *"],"zone":["UTC"]}', "schedule.zone"),
-        ('{"cron":["* * * * *"],"gap":[]}', "schedule.gap"), ('{"at_us":' + "9" * 5000 + "}", "schedule"),
+        ('{"cron":["* * * * *"],"gap":[]}', "schedule.gap"), ('{"at_us":[' + "9" * 5000 + "]}", "schedule"),
     ],
     ids=lambda value: value[:40],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from core.errors import Invalid
+from core.intervals import Every
 from core.schedule import Schedule
 from tests.support.instants import rfc3339, us
 
@@ -256,19 +257,19 @@ def test_b39_a_wrapped_range_of_hours_never_covers_the_day() -> None:
 
 
 def test_b46_a_one_off_years_ahead_waits() -> None:
-    once = Schedule(at_us=us("2031-01-01T00:00:00Z"))
+    once = Schedule(at_us=(us("2031-01-01T00:00:00Z"),))
     assert once.next_after(us("2026-01-02T00:00:00Z")) == us("2031-01-01T00:00:00Z")
     assert once.next_after(us("2031-01-01T00:00:00Z")) is None
 
 
 def test_b53_an_interval_keeps_its_anchor() -> None:
-    daily = Schedule(every_us=86_400_000_000, anchor_us=us("2018-11-15T00:00:00Z"))
+    daily = Schedule(every=(Every(elapsed_us=86_400_000_000),), anchor_us=us("2018-11-15T00:00:00Z"))
     assert daily.prev_before(us("2018-11-19T09:00:00Z")) == us("2018-11-19T00:00:00Z")
     assert daily.next_after(us("2018-11-19T09:00:00Z")) == us("2018-11-20T00:00:00Z")
 
 
 def test_b56_a_late_run_does_not_move_the_interval() -> None:
-    daily = Schedule(every_us=86_400_000_000, anchor_us=us("2026-01-01T23:55:00Z"))
+    daily = Schedule(every=(Every(elapsed_us=86_400_000_000),), anchor_us=us("2026-01-01T23:55:00Z"))
     assert daily.next_after(us("2026-01-04T00:05:00Z")) == us("2026-01-04T23:55:00Z")
 
 
