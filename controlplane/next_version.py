@@ -216,7 +216,7 @@ class Repinning:
         assert present is not None, "only a job that is there is pinned anew"
         if present.spec is None or present.state is JobState.DELETED:
             return None
-        calendars = {**present.spec.pins.calendars, **around.calendars}
+        calendars = {name: around.calendars.get(name, pin) for name, pin in present.spec.pins.calendars.items()}
         if calendars == present.spec.pins.calendars:
             return None
         spec = replace(present.spec, pins=replace(present.spec.pins, calendars=calendars))
