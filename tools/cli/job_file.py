@@ -1,32 +1,21 @@
 """Reads a job from a JSON or TOML file, strictly: a misspelt key is refused with its path, never dropped.
 
-The form is that of the protobuf JSON of a Job, as `tidewheel job get --output json` prints it, with four liberties:
-names of enums may be short (`skip`), lengths of time may have any unit (`1h30m`), a TOML time may stand where a
-timestamp is expected, and a payload may be given as `payload_text` or `payload_json` instead of base64. Called by
-jobs.py.
+The form is that of the protobuf JSON of a Job, as `tidewheel job get --output json` prints it, with the liberties of
+message_file.py; and a payload may be given as `payload_text` or `payload_json` instead of base64. Called by jobs.py.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import difflib
 import json
-import tomllib
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import json_format
-from google.protobuf.descriptor import FieldDescriptor
 from tidewheel.payloads import JSON_TYPE, TEXT_TYPE
-from tidewheel.schedules import duration
 from tidewheel.v1 import job_pb2
 
-from tools.cli.exits import Failure, usage
-from tools.cli.instants import LENGTH_HINT, read_length, write_instant
-from tools.cli.words import name_of, words_of
+from tools.cli.exits import usage
+from tools.cli.message_file import merge, read_document
 
 OUTPUT_ONLY = frozenset(
     {
@@ -42,43 +31,21 @@ OUTPUT_ONLY = frozenset(
     }
 )
 _OTHER_KEYS = ("payload_text", "payload_json")
-_TIMESTAMP, _LENGTH = "google.protobuf.Timestamp", "google.protobuf.Duration"
 
 
 def read_job(file: Path) -> job_pb2.Job:
     """The job that a file describes. Raises Failure(USAGE) that names the file, the field and the rule."""
-    document = _document(file)
-    if not isinstance(document, dict):
-        raise usage(f"{file}: must be one job: a table of its fields")
+    document = read_document(file, "job")
     payload = _payload(document, str(file))
     document = {key: value for key, value in document.items() if key not in _OTHER_KEYS}
     job = job_pb2.Job()
-    _merge(job, _normal(document, job_pb2.Job.DESCRIPTOR, "", str(file)), str(file))
+    merge(job, document, str(file), others=_OTHER_KEYS)
     if payload is not None:
         job.payload, derived_type = payload
         job.payload_type = job.payload_type or derived_type
     for name in OUTPUT_ONLY:
         job.ClearField(name)
     return job
-
-
-def _document(file: Path) -> Any:
-    if file.suffix not in (".json", ".toml"):
-        raise usage(f"{file}: a job's file ends with .json or .toml")
-    try:
-        text = file.read_text(encoding="utf-8")
-        return tomllib.loads(text) if file.suffix == ".toml" else json.loads(text, object_pairs_hook=_no_doubles)
-    except OSError as error:
-        raise usage(f"{file}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise usage(f"{file}: is not {file.suffix[1:].upper()}: {error}") from error
-
-
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("the same key stands twice")
-    return document
 
 
 def _payload(document: Mapping[str, Any], place: str) -> tuple[bytes, str] | None:
@@ -92,87 +59,3 @@ def _payload(document: Mapping[str, Any], place: str) -> tuple[bytes, str] | Non
     if "payload_json" in document:
         return json.dumps(document["payload_json"], separators=(",", ":")).encode(), JSON_TYPE
     return None
-
-
-def _normal(value: Any, descriptor: Any, path: str, place: str) -> dict[str, Any]:
-    """The same document with names and values as json_format takes them; refuses what does not belong there."""
-    if not isinstance(value, dict):
-        raise usage(f"{place}: {path} must be a table of its fields")
-    known = {name: field for field in descriptor.fields for name in (field.name, field.json_name)}
-    normal = {}
-    for name, item in value.items():
-        here = f"{path}.{name}" if path else name
-        field = known.get(name)
-        if field is None:
-            raise _unknown(here, name, [f.name for f in descriptor.fields] + ([] if path else list(_OTHER_KEYS)), place)
-        normal[field.name] = _value(item, field, here, place)
-    return normal
-
-
-def _value(item: Any, field: FieldDescriptor, path: str, place: str) -> Any:
-    kind = field.message_type
-    if kind is not None and kind.GetOptions().map_entry:
-        return item
-    if not field.is_repeated:
-        return _single(item, field, path, place)
-    if not isinstance(item, list):
-        raise usage(f"{place}: {path} must be a list", f"write [{json.dumps(item, default=str)}]")
-    return [_single(one, field, f"{path}[{index}]", place) for index, one in enumerate(item)]
-
-
-def _single(item: Any, field: FieldDescriptor, path: str, place: str) -> Any:
-    if isinstance(item, datetime):
-        if item.tzinfo is None:
-            raise usage(f"{place}: {path} has no offset from UTC", "add Z or an offset such as +02:00")
-        return write_instant(item)
-    if field.enum_type is not None and isinstance(item, str):
-        return _enum_name(item, field, path, place)
-    if field.type == FieldDescriptor.TYPE_BYTES and isinstance(item, str):
-        return _base64(item, path, place)
-    nested = field.message_type
-    if nested is None or nested.full_name == _TIMESTAMP:
-        return item
-    if nested.full_name == _LENGTH:
-        return _length(item, path, place)
-    return _normal(item, nested, path, place)
-
-
-def _base64(item: str, path: str, place: str) -> str:
-    try:
-        base64.b64decode(item, validate=True)
-    except binascii.Error:
-        raise usage(f"{place}: {path} must be base64", "payload_text and payload_json take it as it is") from None
-    return item
-
-
-def _length(item: Any, path: str, place: str) -> str:
-    if not isinstance(item, str):
-        raise usage(f"{place}: {path} must be a length of time", LENGTH_HINT)
-    return duration(read_length(item, f"{place}: {path}")).ToJsonString()
-
-
-def _enum_name(word: str, field: FieldDescriptor, path: str, place: str) -> str:
-    assert field.enum_type is not None
-    full = name_of(field.enum_type, word)
-    if full is None:
-        raise usage(f"{place}: {path} must be one of {', '.join(words_of(field.enum_type))}, not {word!r}")
-    return full
-
-
-def _merge(job: job_pb2.Job, document: dict[str, Any], place: str) -> None:
-    """Field by field, so that a value of the wrong type is named by its field."""
-    for name, value in document.items():
-        try:
-            json_format.ParseDict({name: value}, job)
-        except json_format.ParseError as error:
-            raise usage(f"{place}: {name}: {_reason(error)}") from error
-
-
-def _reason(error: json_format.ParseError) -> str:
-    """The library's text without its own way of naming the field, which stands before it already."""
-    return str(error).splitlines()[0].removeprefix("Failed to parse ").rstrip(".")
-
-
-def _unknown(path: str, name: str, known: list[str], place: str) -> Failure:
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-    return usage(f"{place}: unknown field {path}", f"did you mean {nearest}?")
