@@ -1,8 +1,9 @@
 """Adoption: after a claim, the open runs of the terms before come home to the new one.
 
 Runs are re-homed in chunks while their workers go on; every leased run gets a full lease again, plus the margin within
-which the old owner may still have acknowledged heartbeats. Runs that wait for a credit go to matching, runs that wait
-for a retry are only remembered, since their due row will bring them. Also run now and then for terms that are held
+which the old owner may still have acknowledged heartbeats. Runs that wait for a credit go to matching, those that wait
+for others of their job behind their gate; runs that wait for a retry are only remembered, since their due row will
+bring them. Also run now and then for terms that are held
 already: it finds runs that memory lost (a write whose answer never came, a full waiting list).
 """
 
@@ -101,7 +102,9 @@ class Adoption:
     def _hold(self, run: OpenRun, held: HeldTerm) -> None:
         # A run whose statement is under way may be taken up twice; its second lease is refused by compare-and-set.
         memory = self._memory
-        if memory.attempts.get(run.run_id) is not None or memory.routes.holds(run.run_id):
+        if memory.attempts.get(run.run_id) is not None:
+            return
+        if memory.routes.holds(run.run_id) or memory.gates.holds(run.run_id):
             return
         if run.run_id in memory.resting or run.run_id in memory.matching:
             return
@@ -169,4 +172,6 @@ def _waiting(run: OpenRun, job: JobVersion, stands_open: bool) -> WaitingRun:
         payload=run.payload,
         progress=run.progress,
         stands_open=stands_open,
+        gated=run.gated,
+        cause=run.cause,
     )

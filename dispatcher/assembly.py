@@ -16,6 +16,7 @@ from core.store.completion import Completion
 from core.store.database import Database
 from core.store.discovery import Discovery
 from core.store.firing import Firing
+from core.store.gates import GateKeeper
 from core.store.job_lookup import JobLookup
 from core.store.leases import Leases
 from core.store.marks import MarkKeeper
@@ -31,6 +32,8 @@ from dispatcher.delivery import Delivery
 from dispatcher.discovery import DiscoveryLoop
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.firing import DueLoop
+from dispatcher.gatekeeper import GateLoop
+from dispatcher.gates import Gates
 from dispatcher.hints import Hints
 from dispatcher.holdings import Holdings
 from dispatcher.jobs import Jobs
@@ -51,6 +54,7 @@ class Loops:
 
     due: DueLoop
     matching: MatchLoop
+    gates: GateLoop
     discovery: DiscoveryLoop
     progress: ProgressLoop
     completion: CompletionLoop
@@ -64,6 +68,7 @@ class Loops:
         tasks.spawn(self.discovery.run(), name="discovery")
         tasks.spawn(self.due.run(), name="due loop")
         tasks.spawn(self.matching.run(), name="matching")
+        tasks.spawn(self.gates.run(), name="gates")
         tasks.spawn(self.completion.run(), name="completion")
         tasks.spawn(self.renewals.run(), name="renewals")
         tasks.spawn(self.reaper.run(), name="reaper")
@@ -84,9 +89,8 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     """Build every part over one database and one view of etcd."""
     owner = runtime.dispatcher_id
     lookup = JobLookup(database, owner)
-    memory = Memory(
-        Holdings(), Agenda(), Jobs(lookup, runtime.enumerator), Routes(runtime.settings.waiting_limit), Attempts()
-    )
+    limit = runtime.settings.waiting_limit
+    memory = Memory(Holdings(), Agenda(), Jobs(lookup, runtime.enumerator), Routes(limit), Attempts(), Gates(limit))
     watch = FenceWatch(runtime, memory)
     leases, discovery, marks = Leases(database, owner), Discovery(database), MarkKeeper(database, owner)
     open_runs = OpenRuns(database, owner)
@@ -106,6 +110,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     loops = Loops(
         due=due,
         matching=MatchLoop(runtime, memory, leases, delivery, watch),
+        gates=GateLoop(runtime, memory, GateKeeper(database, owner), watch),
         discovery=scanning,
         progress=progress,
         completion=completion,

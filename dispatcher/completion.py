@@ -157,6 +157,8 @@ class CompletionLoop:
             self._memory.wakes.discover.set()
         elif state is RunState.PENDING:
             self._memory.let_wait(_waiting_again(live, item))
+        else:
+            self._memory.run_ended(live.job_id)
         if self._runtime.tracing.enabled and item.uncounted == 0:
             self._trace(item, live, state, now_us)
 
@@ -222,6 +224,7 @@ class CompletionLoop:
             live.sql_lease_until_us = holding.lease_until_us
             return
         self._memory.attempts.remove(live)
+        self._memory.run_ended(live.job_id)
         if holding is not None and holding.state in OPEN_RUN_STATES:
             self._memory.doubt([live.key], self._runtime.clock.monotonic_s())
 

@@ -164,7 +164,7 @@ class DueLoop:
         memory, row = self._memory, draft.row
         memory.agenda.done(row)
         made = fired.made.get(position)
-        if draft.drawn is not None and (made is None or draft.job is None):
+        if draft.drawn is not None and (made is None or draft.job is None or made.attempt == 0):
             self._delivery.give_back(draft.drawn)
         if position not in fired.consumed:
             # Fence lost, job edited, or row gone: forget what was believed; the next scan shows what stands.
@@ -173,18 +173,18 @@ class DueLoop:
             memory.wakes.discover.set()
             return
         if isinstance(draft.item, FireChain):
-            self._follow_chain(draft.item, row, made)
+            self._follow_chain(draft.item, row, fired.skipped.get(position))
         if made is not None and draft.job is not None:
             self._start(draft, draft.job, made, began_us, committed_us)
-        else:
-            memory.resting.pop(row.id, None)
+        elif memory.resting.pop(row.id, None) is not None:  # canceled while it waited for its retry
+            memory.run_ended(row.job_id)
 
-    def _follow_chain(self, item: FireChain, row: DueRow, made: MadeRun | None) -> None:
+    def _follow_chain(self, item: FireChain, row: DueRow, overlap: SkipReason | None) -> None:
         metrics = self._runtime.metrics
         if item.skipped is not None:
             metrics.skipped(item.skipped.reason, 1)
-        if item.run is not None and made is None:
-            metrics.skipped(SkipReason.OVERLAP, 1)
+        if overlap is not None:
+            metrics.skipped(overlap, 1)
         if item.next is None:
             return
         held = self._memory.holdings.get((item.key.shard, item.key.term))
@@ -225,13 +225,16 @@ class DueLoop:
             payload=made.payload,
             progress=made.progress,
             stands_open=stood_at_birth or (rested is not None and rested.stands_open),
+            gated=made.gated,
+            cause=made.cause,
         )
-        if draft.drawn is not None:
+        started = draft.drawn is not None and made.attempt > 0
+        if draft.drawn is not None and started:
             self._delivery.deliver(waiting, made.attempt, draft.drawn, committed_us)
         else:
-            self._memory.let_wait(waiting)
+            self._memory.let_wait(waiting, blocked=made.blocked if isinstance(item, FireChain) else None)
         if self._runtime.tracing.enabled:
-            coming = made.attempt if draft.drawn is not None else made.attempt + 1
+            coming = made.attempt if started else made.attempt + 1
             run = RunRef(run_id, job.namespace, job.name, waiting.shard, waiting.term, made.trace or job.trace)
             self._runtime.tracing.record_fire(
                 run,

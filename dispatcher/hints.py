@@ -30,8 +30,7 @@ class Hints(pb_grpc.DispatcherServiceServicer):
                 run_id = UUID(text)
             except ValueError:
                 continue
-            self._memory.routes.drop_run(run_id)
-            self._memory.resting.pop(run_id, None)
+            self._memory.canceled(run_id)
             live = self._memory.attempts.get(run_id)
             if live is not None and not live.cancel_requested:
                 request_cancel(live)

@@ -1,7 +1,8 @@
 """The matching loop: runs that wait meet credits that came.
 
-Woken by grants, by new waiting runs, and by its tick. Each pair is leased by one fenced statement a batch, then
-delivered. Runs that memory had no room for are read again from SQL once it has.
+Woken by grants, by new waiting runs, and by its tick. Each pair is leased by one fenced statement a batch, one batch
+after the other, then delivered. A run that its gate keeps back goes behind it again. Runs that memory had no room for
+are read again from SQL once it has.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class MatchLoop:
                 self._delivery.give_back(lease, in_doubt=isinstance(error, OutcomeUnknown))
             # Whatever became of it, the open runs of the terms are read again.
             memory.matching.clear()
+            for run, _ in drawn:
+                memory.gates.forget(run)
             memory.doubt(((run.shard, run.term) for run, _ in drawn), clock.monotonic_s())
             await clock.sleep(self._runtime.settings.tick_s)
         finally:
@@ -81,16 +84,25 @@ class MatchLoop:
         return True
 
     async def _lease(self, drawn: list[tuple[WaitingRun, DrawnLease]], now_us: int) -> None:
-        orders = [LeaseOrder(run.shard, run.term, run.run_id, run.attempt + 1, lease.grant) for run, lease in drawn]
+        orders = [
+            LeaseOrder(run.shard, run.term, run.run_id, run.attempt + 1, lease.grant, run.gated) for run, lease in drawn
+        ]
         sent_s = self._runtime.clock.monotonic_s()
-        fences, leased = await self._leases.lease(orders, now_us=now_us)
+        done = await self._leases.lease(orders, now_us=now_us)
         committed_us = self._runtime.clock.now_us()
-        self._watch.note([(o.shard, o.term) for o in orders], fences, sent_s=sent_s, kind=RefusedWrite.LEASE)
+        self._watch.note([(o.shard, o.term) for o in orders], done.fences, sent_s=sent_s, kind=RefusedWrite.LEASE)
         for position, (run, lease) in enumerate(drawn):
-            if position in leased:
+            if position in done.leased:
+                self._memory.gates.started(run)
                 self._delivery.deliver(run, run.attempt + 1, lease, committed_us)
+                continue
+            self._delivery.give_back(lease)
+            if position in done.blocked and self._memory.holdings.get((run.shard, run.term)) is not None:
+                self._memory.gates.kept_back(run)
+                self._memory.open_gate(run.job_id)
             else:  # canceled meanwhile, or no longer ours
-                self._delivery.give_back(lease)
+                self._memory.gates.forget(run)
+                self._memory.run_ended(run.job_id)
 
     def _tell(self) -> None:
         routes, metrics = self._memory.routes, self._runtime.metrics

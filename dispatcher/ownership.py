@@ -122,14 +122,15 @@ class Ownership:
     async def _read_again(self) -> None:
         """Adopt what is not adopted yet, what a lost answer left in doubt, what did not fit; and all now and then."""
         now_s = self._runtime.clock.monotonic_s()
-        routes = self._memory.routes
-        room = routes.waiting < self._runtime.settings.waiting_limit // 2
+        routes, gates = self._memory.routes, self._memory.gates
+        room = max(routes.waiting, gates.waiting) < self._runtime.settings.waiting_limit // 2
         everything = now_s - self._swept_s >= _SWEEP_EVERY_S
         wanted = [h for h in self._memory.holdings if everything or h.doubtful or (h.overflowed and room)]
         if everything:
             self._swept_s = now_s
         if everything or room:
             routes.overflowed.clear()
+            gates.overflowed = False
         await self._adopt(wanted)
 
     # --- what the plan says ---
@@ -230,6 +231,6 @@ class Ownership:
 
     def _count(self) -> None:
         memory = self._memory
-        open_runs = len(memory.attempts) + memory.routes.waiting + len(memory.resting)
+        open_runs = len(memory.attempts) + memory.routes.waiting + memory.gates.waiting + len(memory.resting)
         self._runtime.metrics.set_owned(len(memory.holdings.shards), open_runs)
         memory.wakes.match.set()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from core.states import RunCause
 from dispatcher.jobs import JobVersion
 
 Route = tuple[str, str, str]
@@ -35,7 +36,10 @@ class Taker(Protocol):
 
 @dataclass(slots=True)
 class WaitingRun:
-    """A run that is PENDING in SQL under `term`, ready to be leased; `attempt` is the number of its last attempt."""
+    """A run that is PENDING in SQL under `term`, ready to be leased; `attempt` is the number of its last attempt.
+
+    Before its first attempt a `gated` run may have to wait for others of its job (gates.py).
+    """
 
     run_id: UUID
     shard: int
@@ -49,10 +53,16 @@ class WaitingRun:
     payload: bytes | None = None
     progress: bytes | None = None
     stands_open: bool = False
+    gated: bool = False
+    cause: RunCause = RunCause.SCHEDULE
 
     @property
     def job_id(self) -> UUID:
         return self.job.job_id
+
+    @property
+    def is_behind_gate(self) -> bool:
+        return self.gated and self.attempt == 0
 
 
 def route_of(job: JobVersion) -> Route:
@@ -163,20 +173,20 @@ class Routes:
             else:
                 del self._waiting[route]
 
-    def drop_run(self, run_id: UUID) -> None:
-        """Forget one run: it was canceled while it waited."""
+    def drop_run(self, run_id: UUID) -> WaitingRun | None:
+        """Forget one run: it was canceled while it waited. None when it does not wait here."""
         if run_id not in self._held:
-            return
+            return None
         self._held.discard(run_id)
         for route, queue in list(self._waiting.items()):
-            kept = deque(run for run in queue if run.run_id != run_id)
-            if len(kept) < len(queue):
+            dropped = next((run for run in queue if run.run_id == run_id), None)
+            if dropped is not None:
                 self._count -= 1
-                if kept:
-                    self._waiting[route] = kept
-                else:
+                queue.remove(dropped)
+                if not queue:
                     del self._waiting[route]
-                return
+                return dropped
+        return None
 
     def waiting_runs(self) -> Iterator[WaitingRun]:
         """Every waiting run in memory."""

@@ -21,6 +21,7 @@ from core.telemetry.metrics import DispatcherMetrics
 from core.telemetry.tracing import Tracing
 from dispatcher.agenda import Agenda
 from dispatcher.attempts import Attempts, LiveAttempt
+from dispatcher.gates import Gates
 from dispatcher.holdings import Holdings, Key
 from dispatcher.jobs import Jobs
 from dispatcher.routes import Routes, WaitingRun
@@ -73,6 +74,7 @@ class Wakes:
     discover: Wake = field(default_factory=Wake)
     fire: Wake = field(default_factory=Wake)
     match: Wake = field(default_factory=Wake)
+    gate: Wake = field(default_factory=Wake)
     own: Wake = field(default_factory=Wake)
 
 
@@ -85,6 +87,7 @@ class Memory:
     jobs: Jobs
     routes: Routes
     attempts: Attempts
+    gates: Gates
     wakes: Wakes = field(default_factory=Wakes)
     resting: dict[UUID, RestingRun] = field(default_factory=dict)
     # Shards in which a due row landed: discovery reads them at its next pass, whoever's turn it is.
@@ -96,13 +99,52 @@ class Memory:
     # Open runs whose job cannot be read: they wait for its repair.
     unreadable: dict[UUID, RestingRun] = field(default_factory=dict)
 
-    def let_wait(self, run: WaitingRun) -> None:
-        """Let a run wait for a credit in memory, or in SQL alone when memory is full."""
+    def let_wait(self, run: WaitingRun, *, blocked: bool | None = None) -> None:
+        """Let a run wait in memory, or in SQL alone when memory is full: for a credit, or behind its gate.
+
+        `blocked`: whether another run of its job was seen in its way; None when nobody has looked.
+        """
+        if not run.is_behind_gate:
+            self._let_wait_for_credit(run)
+            return
+        if not self.gates.add(run, blocked=blocked):
+            self._overflow(run)
+        self.open_gate(run.job_id)
+
+    def open_gate(self, job_id: UUID) -> None:
+        """Let the first in line of the job's waiting runs be tried, if it is worth it."""
+        run = self.gates.next_of(job_id)
+        if run is not None:
+            self._let_wait_for_credit(run)
+        self.wakes.gate.set()
+
+    def run_ended(self, job_id: UUID) -> None:
+        """A run of the job is no longer open: another one may have waited for that."""
+        self.gates.stir(job_id)
+        run = self.gates.next_of(job_id)
+        if run is not None:
+            self._let_wait_for_credit(run)
+
+    def canceled(self, run_id: UUID) -> None:
+        """A run that no worker holds was canceled: it waits for nothing any more."""
+        resting = self.resting.pop(run_id, None)
+        run = self.routes.drop_run(run_id) or self.gates.drop_run(run_id)
+        if run is not None:
+            self.gates.forget(run)
+        gone = run or resting
+        if gone is not None:
+            self.run_ended(gone.job_id)
+
+    def _let_wait_for_credit(self, run: WaitingRun) -> None:
         if not self.routes.wait(run):
-            held = self.holdings.get((run.shard, run.term))
-            if held is not None:
-                held.overflows += 1
+            self.gates.forget(run)
+            self._overflow(run)
         self.wakes.match.set()
+
+    def _overflow(self, run: WaitingRun) -> None:
+        held = self.holdings.get((run.shard, run.term))
+        if held is not None:
+            held.overflows += 1
 
     def doubt(self, keys: Iterable[Key], now_s: float) -> None:
         """A write under these terms may have happened, or may still happen: have their open runs read again."""
@@ -123,6 +165,7 @@ class Memory:
         """Every open run in memory."""
         yield from self.attempts
         yield from self.routes.waiting_runs()
+        yield from self.gates.waiting_runs()
         yield from self.matching.values()
         yield from self.resting.values()
         yield from self.unreadable.values()
@@ -133,6 +176,7 @@ class Memory:
         if held is not None:
             self.agenda.drop_uncovered(shard, held.from_bucket, held.to_bucket)
         self.routes.drop_term(shard, term)
+        self.gates.drop_term(shard, term)
         self.attempts.drop_term(shard, term)
         for resting in (self.resting, self.unreadable):
             for run_id in [r.run_id for r in resting.values() if (r.shard, r.term) == (shard, term)]:

@@ -8,10 +8,15 @@ A run is `gated` if it may have to wait for others of its job to end: the gate h
 gated runs of a job are ever started beside each other, also at READ COMMITTED, where two statements at once do not see
 each other's rows:
 * Firing starts a gated run only where no other run of the job is open or waits. Whatever waits was written before.
-* Leasing starts the first one that waits (`GOES_BEFORE` is a total order), and only where none is open. Leases of an
-  owner are written one statement after the other, and so are its batches of firing, in which a job appears once.
+* Leasing starts the first one that waits (`goes_before` is a total order), and only where none is open. Leases of an
+  owner are written one statement after the other, and so are its batches of firing, with one occurrence of a job in
+  each.
 * So of a lease and a firing at the same time the firing sees the other's run wait, and its own run waits too.
 * A former owner's statements have ended before its term is closed: they hold the fence.
+A trigger, which no fence guards, starts nothing: its run waits until the owner leases it. So an occurrence and a
+trigger of one instant, neither of which saw the other, do not run beside each other either. (A lock could not do that: at READ
+COMMITTED a statement that has waited for one goes on with the snapshot from before.) What may happen is that one run
+more waits than the policy buffers.
 """
 
 from __future__ import annotations

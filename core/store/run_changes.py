@@ -1,7 +1,9 @@
 """Triggers and cancels: what the API may do to runs. Each is one transaction that a repeat recognises by its key.
 
 A trigger makes its run, PENDING and without a home term, together with the due row that stands for it; the owner of
-the shard adopts it when it meets that row. A cancel is a compare-and-set on the run's state, without a fence: it takes
+the shard adopts it when it meets that row. It obeys its job's overlap policy: here it is refused where the policy lets
+no further run wait, and the run's gate keeps it from starting beside another one, also where a scheduled occurrence
+fired in the very instant (overlap.py). A cancel is a compare-and-set on the run's state, without a fence: it takes
 nothing from anybody, since every dispatcher's write compares the state as well.
 """
 
@@ -21,6 +23,7 @@ from core.store.audit import AUDITED, Call, audited_params
 from core.store.database import Database, Transaction
 from core.store.fencing import LANDING
 from core.store.jobs import JobRecord, job_in
+from core.store.overlap import BACKFILL, OPEN, OPEN_OR_WAITING, WAITING, count_of, none_of
 from core.store.requests import ANSWERED, answer, answered_params, reserve
 from core.store.runs import RunRecord, run_in
 from core.store.statement import Kind, statement
@@ -29,29 +32,41 @@ from core.store.transact import RestartTransaction
 _LOCK_JOB = statement(
     "lock_job",
     Kind.READ,
-    # Two triggers of a job that does not overlap decide one after the other.
+    # Two triggers of a job whose overlap policy asks what is open decide one after the other.
     "SELECT version FROM jobs WHERE job_id = CAST(:job_id AS UUID) FOR UPDATE",
 )
 _FIND_OPEN = statement(
     "find_open_run",
     Kind.READ,
-    # The same question that firing asks: recent runs are found by the shard's open-from mark, the long-lived ones stand
-    # in open_runs; a trigger that is not yet due does not count. (The mark as a scalar sub-select: joined, the planner
-    # walked all runs of the job.)
-    """
+    # The same question that firing asks. (The mark as a scalar sub-select: joined, the planner walked all runs of the
+    # job.)
+    f"""
     SELECT b.run_id FROM (
       (SELECT r.run_id FROM runs r
        WHERE r.job_id = CAST(:job_id AS UUID)
          AND r.scheduled_for_us >= (SELECT m.open_from_us FROM shard_marks m WHERE m.shard = CAST(:shard AS BIGINT))
-         AND (r.state = 2 OR (r.state = 1 AND (r.attempt > 0 OR r.not_before_us <= CAST(:now_us AS BIGINT))))
+         AND {OPEN_OR_WAITING}
        LIMIT 1)
       UNION ALL
       (SELECT r.run_id FROM open_runs o JOIN runs r ON r.run_id = o.run_id
        WHERE o.shard = CAST(:shard AS BIGINT) AND o.job_id = CAST(:job_id AS UUID)
-         AND (r.state = 2 OR (r.state = 1 AND (r.attempt > 0 OR r.not_before_us <= CAST(:now_us AS BIGINT))))
+         AND {OPEN_OR_WAITING}
        LIMIT 1)
     ) AS b
     LIMIT 1
+    """,
+)
+_COUNT_WAITING = statement(
+    "count_waiting_runs",
+    Kind.READ,
+    # How many wait behind an open run, or behind the first of them where none is open: as firing counts.
+    f"""
+    SELECT {count_of("a", f"{WAITING} AND NOT ({BACKFILL})", open_from="a.open_from_us")}
+           - CASE WHEN {none_of("a", OPEN, open_from="a.open_from_us")} THEN 1 ELSE 0 END AS waiting
+    FROM (
+      SELECT m.shard, m.open_from_us, CAST(:job_id AS UUID) AS job_id, CAST(:run_id AS UUID) AS run_id
+      FROM shard_marks m WHERE m.shard = CAST(:shard AS BIGINT)
+    ) AS a
     """,
 )
 _TRIGGER = statement(
@@ -60,10 +75,11 @@ _TRIGGER = statement(
     f"""
     WITH {LANDING}, changed AS (
       INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
-                        home_term, not_before_us, trace, request_id, payload)
+                        home_term, not_before_us, trace, request_id, payload, gated)
       SELECT CAST(:run_id AS UUID), CAST(:job_id AS UUID), CAST(:job_version AS BIGINT), landing.shard, 2,
              CAST(:now_us AS BIGINT), CAST(:due_at_us AS BIGINT), CAST(:now_us AS BIGINT), 1, 0,
-             CAST(:due_at_us AS BIGINT), CAST(:trace AS TEXT), CAST(:shown_request_id AS TEXT), CAST(:payload AS BYTEA)
+             CAST(:due_at_us AS BIGINT), CAST(:trace AS TEXT), CAST(:shown_request_id AS TEXT),
+             CAST(:payload AS BYTEA), CAST(:gated AS BOOLEAN)
       FROM landing
       ON CONFLICT (run_id) DO NOTHING
       RETURNING run_id, shard, job_id, job_version, scheduled_for_us, due_at_us
@@ -132,7 +148,7 @@ class RunChanges:
     async def trigger(self, call: Call, wish: Trigger, render: Render) -> RunChanged:
         """Make one run of a job that is not deleted, paused or not.
 
-        Raises NotFound, Conflict (a run is open and the job does not overlap), RequestReused, Unavailable,
+        Raises NotFound, Conflict (the job's overlap policy lets no further run wait), RequestReused, Unavailable,
         OutcomeUnknown.
         """
 
@@ -141,10 +157,15 @@ class RunChanges:
             if stored is not None:
                 return RunChanged(stored)
             job = await job_in(tx, call.key.namespace, wish.job_name)
-            if not wish.allow_overlap and (job.spec is None or job.spec.overlap is Overlap.SKIP):
-                await self._refuse_overlap(tx, job)
+            policy = Overlap.ALLOW if wish.allow_overlap else _policy_of(job)
+            if policy in (Overlap.SKIP, Overlap.BUFFER_ONE, Overlap.BUFFER_ALL):
+                await tx.run(_LOCK_JOB, {"job_id": job.job_id})
             accepted_us = self._clock.now_us()
-            run = _triggered(call, wish, job, accepted_us)
+            run = _triggered(call, wish, job, accepted_us, gated=policy is not Overlap.ALLOW)
+            if policy is Overlap.SKIP:
+                await self._refuse_overlap(tx, job)
+            elif policy in (Overlap.BUFFER_ONE, Overlap.BUFFER_ALL):
+                await self._refuse_overflow(tx, job, run.run_id)
             answer_bytes = render(run)
             landed = await tx.run(
                 _TRIGGER,
@@ -161,6 +182,7 @@ class RunChanges:
                     "bucket": self._scale.bucket_of(run.due_at_us),
                     "trace": call.trace,
                     "payload": wish.payload,
+                    "gated": run.gated,
                 },
             )
             if len(landed) != 1:
@@ -194,7 +216,6 @@ class RunChanges:
         return await self._database.transaction(body, repeat_unknown=True)
 
     async def _refuse_overlap(self, tx: Transaction, job: JobRecord) -> None:
-        await tx.run(_LOCK_JOB, {"job_id": job.job_id})
         params = {"shard": job.shard, "job_id": job.job_id, "now_us": self._clock.now_us()}
         found = await tx.run(_FIND_OPEN, params)
         if found:
@@ -203,6 +224,22 @@ class RunChanges:
                 "allow_overlap starts another one all the same",
                 field="allow_overlap",
             )
+
+    async def _refuse_overflow(self, tx: Transaction, job: JobRecord, run_id: UUID) -> None:
+        params = {"shard": job.shard, "job_id": job.job_id, "run_id": run_id, "now_us": self._clock.now_us()}
+        (counted,) = await tx.run(_COUNT_WAITING, params)
+        may_wait = job.spec.max_buffered if job.spec is not None and job.spec.overlap is Overlap.BUFFER_ALL else 1
+        if counted.waiting >= may_wait:
+            waiting = "a run" if may_wait == 1 else f"{may_wait} runs"
+            raise Conflict(
+                f"{waiting} of job {job.name!r} wait{'s' if may_wait == 1 else ''} for the open one already, and the "
+                "job's overlap policy buffers no more; allow_overlap starts another one all the same",
+                field="allow_overlap",
+            )
+
+
+def _policy_of(job: JobRecord) -> Overlap:
+    return Overlap.SKIP if job.spec is None else job.spec.overlap
 
 
 async def _cancel(tx: Transaction, call: Call, present: RunRecord, now_us: int, render: Render) -> RunChanged:
@@ -229,7 +266,7 @@ async def _cancel(tx: Transaction, call: Call, present: RunRecord, now_us: int, 
     return RunChanged(answer_bytes, shard=run.shard, canceled=run.run_id)
 
 
-def _triggered(call: Call, wish: Trigger, job: JobRecord, accepted_us: int) -> RunRecord:
+def _triggered(call: Call, wish: Trigger, job: JobRecord, accepted_us: int, *, gated: bool) -> RunRecord:
     run_id = trigger_run_id(call.key.namespace, call.key.request_id, job.hash16, accepted_us)
     return RunRecord(
         run_id=run_id,
@@ -246,4 +283,5 @@ def _triggered(call: Call, wish: Trigger, job: JobRecord, accepted_us: int) -> R
         queue="" if job.spec is None else job.spec.queue,
         max_attempts=0 if job.spec is None else job.spec.retry.max_attempts,
         not_before_us=accepted_us + wish.delay_us,
+        gated=gated,
     )

@@ -45,6 +45,7 @@ class RefusedWrite(StrEnum):
     STAND = "stand"
     MARK = "mark"
     TERM = "term"
+    CANCEL = "cancel"
 
 
 class MissedFire(StrEnum):

@@ -14,6 +14,7 @@ from core.policy import Overlap
 from core.states import AttemptOutcome, RunState
 from core.store.completion import Ending
 from core.store.discovery import BucketRange, Discovery
+from core.store.gates import WaitingKey
 from core.store.leases import LeaseOrder, Renewal
 from tests.support.polling import eventually
 from tests.support.raw_statements import captured
@@ -71,6 +72,21 @@ async def end_and_retry(world: StoreWorld, job: Job) -> Callable[[], Awaitable[o
 async def lease(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
     item = LeaseOrder(0, 1, job.run_id(NOW_US), 1, grant())
     return lambda: world.leases().lease([item] * 100, now_us=NOW_US)
+
+
+async def lease_gated(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    item = LeaseOrder(0, 1, job.run_id(NOW_US), 1, grant(), gated=True)
+    return lambda: world.leases().lease([item] * 100, now_us=NOW_US)
+
+
+async def look(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    key = WaitingKey(0, 1, job.run_id(NOW_US))
+    return lambda: world.gates().blocked([key] * 100, now_us=NOW_US)
+
+
+async def make_way(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    key = WaitingKey(0, 1, job.run_id(NOW_US))
+    return lambda: world.gates().make_way([key] * 100, now_us=NOW_US)
 
 
 async def renew(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
@@ -179,7 +195,7 @@ async def test_firing_finds_due_rows_by_their_whole_key(crowded: StoreWorld, act
 
 
 @both_modes
-@pytest.mark.parametrize("act", [fire_attempts, end, end_and_retry, lease, renew])
+@pytest.mark.parametrize("act", [fire_attempts, end, end_and_retry, renew])
 async def test_runs_are_changed_by_their_key(crowded: StoreWorld, act: Act, mode: str) -> None:
     plans = await plan_of(crowded, act, mode)
     assert all(names(condition, {"run_id"}) for condition in conditions(plans, "runs"))
@@ -191,6 +207,18 @@ async def test_the_overlap_test_looks_at_the_jobs_recent_runs_only(crowded: Stor
     by_job = [c for c in conditions(plans, "runs") if "job_id" in c]
     assert all(names(condition, {"job_id", "scheduled_for_us"}) for condition in by_job)
     assert len(by_job) == 3, "busy, and only for those that buffer: how many wait, and whether one is open"
+    assert all(names(condition, {"shard", "job_id"}) for condition in conditions(plans, "open_runs"))
+
+
+@both_modes
+@pytest.mark.parametrize("act", [lease, lease_gated, look, make_way])
+async def test_a_gate_looks_at_the_runs_themselves_and_at_their_jobs_recent_and_standing_ones_only(
+    crowded: StoreWorld, act: Act, mode: str
+) -> None:
+    plans = await plan_of(crowded, act, mode)
+    looks = conditions(plans, "runs")
+    assert all(names(condition, {"run_id"}) or names(condition, {"job_id", "scheduled_for_us"}) for condition in looks)
+    assert sum("job_id" in condition for condition in looks) == 1
     assert all(names(condition, {"shard", "job_id"}) for condition in conditions(plans, "open_runs"))
 
 

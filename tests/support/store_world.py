@@ -26,6 +26,7 @@ from core.store.database import Database, DatabaseConfig, Transaction
 from core.store.decisions import DueKey, FireChain, FireRun, LeaseGrant, NewRun, NextOccurrence, SkippedRange
 from core.store.discovery import DueRow
 from core.store.firing import Firing
+from core.store.gates import GateKeeper
 from core.store.leases import Leases
 from core.store.marks import MarkKeeper
 from core.store.open_runs import OpenRuns
@@ -90,6 +91,9 @@ class StoreWorld:
 
     def leases(self, owner: str = OWNER) -> Leases:
         return Leases(self.database, owner)
+
+    def gates(self, owner: str = OWNER) -> GateKeeper:
+        return GateKeeper(self.database, owner)
 
     def open_runs(self, owner: str = OWNER) -> OpenRuns:
         return OpenRuns(self.database, owner)
