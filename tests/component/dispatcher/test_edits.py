@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from core.clock import US_PER_S
+from core.intervals import Every
 from core.schedule import Schedule
 from core.states import JobState, RunState
 from tests.support.dispatcher_room import Room, now_us
@@ -29,12 +30,12 @@ async def test_a_change_before_an_occurrence_is_due_wins_over_what_was_discovere
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
         await worker.grant(5)
         at_us = now_us() + 900_000
-        job_id = await room.job(Schedule(at_us=at_us))
+        job_id = await room.job(Schedule(at_us=(at_us,)))
         await in_memory(owner)
         match change:
             case "edit":
                 later_us = at_us + 700_000
-                await room.change(job_id, schedule=Schedule(at_us=later_us), handler="work")
+                await room.change(job_id, schedule=Schedule(at_us=(later_us,)), handler="work")
                 room.expected[job_id] = [later_us]
             case "pause":
                 await room.change(job_id, state=JobState.PAUSED)
@@ -54,7 +55,7 @@ async def test_a_recurring_job_changes_its_version_without_losing_or_doubling_an
     async with ScriptedWorker(owner.address, work=success, slots=50) as worker:
         await worker.grant(50)
         first_us = now_us() + US_PER_S // 2
-        every = Schedule(every_us=US_PER_S, anchor_us=first_us)
+        every = Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=first_us)
         job_id = await room.job(every)
         await eventually(lambda: len(worker.starts) >= 2)
         cutover_us = await room.change(job_id, handler="work", description="another")
@@ -71,7 +72,7 @@ async def test_b52_a_paused_job_does_not_catch_up_when_it_is_resumed(room: Room)
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=50) as worker:
         await worker.grant(50)
-        job_id = await room.job(Schedule(every_us=US_PER_S, anchor_us=now_us()))
+        job_id = await room.job(Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=now_us()))
         await eventually(lambda: len(worker.starts) >= 1)
         paused_us = await room.change(job_id, state=JobState.PAUSED)
         await asyncio.sleep(2.2)

@@ -6,8 +6,9 @@ import asyncio
 from uuid import UUID
 
 from core.clock import US_PER_S
+from core.intervals import Every
 from core.jobspec import JobSpec
-from core.policy import CatchUp, CatchUpMode, Overlap
+from core.policy import Overlap
 from core.schedule import Schedule
 from core.states import AttemptOutcome, RunState, SkipReason
 from tests.support.dispatcher_room import Room, now_us
@@ -53,7 +54,7 @@ async def test_a_crowd_at_one_instant_fires_whole(room: Room) -> None:
         await worker.grant(500)
         at_us = now_us() + 3 * US_PER_S
         for _ in range(300):
-            room.expected[await room.job(Schedule(at_us=at_us))] = [at_us]
+            room.expected[await room.job(Schedule(at_us=(at_us,)))] = [at_us]
         await eventually(lambda: len(worker.starts) == 300, 20)
         await eventually(lambda: _count(room, DONE, 300), 20)
         await room.check(worker)
@@ -93,57 +94,14 @@ async def test_b60_a_new_owner_knows_the_run_that_is_under_way_and_does_not_star
             await room.check(worker, again)
 
 
-async def test_b50_after_a_downtime_the_newest_missed_occurrence_runs_once(room: Room) -> None:
-    latest, skip, ended = await _missed_for_ten_seconds(room)
-    owner = await room.owner()
-    async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
-        await worker.grant(5)
-        (run,) = await room.all_become(latest, [DONE])
-        assert run["scheduled_for_us"] == room.expected[latest][-1]
-        await eventually(lambda: _skipped(room, skip, 1))
-        await room.all_become(ended, [DONE])
-        for job_id, last in ((latest, -2), (skip, -1)):
-            (skipped,) = await room.skips(job_id)
-            occurrences = room.expected[job_id]
-            assert (skipped["from_us"], skipped["to_us"]) == (occurrences[0], occurrences[last])
-            assert skipped["reason"] == SkipReason.CATCH_UP
-        await room.check(worker)
-
-
-async def _missed_for_ten_seconds(room: Room) -> tuple[UUID, UUID, UUID]:
-    """Three jobs whose occurrences have all gone by, longer ago than their grace: LATEST, SKIP, and a one-off."""
-    begin_us = now_us() - 10 * US_PER_S
-    every = Schedule(every_us=US_PER_S, anchor_us=begin_us, end_us=begin_us + 5 * US_PER_S)
-    jobs: list[UUID] = []
-    for schedule, mode in (
-        (every, CatchUpMode.LATEST),
-        (every, CatchUpMode.SKIP),
-        (Schedule(at_us=begin_us), CatchUpMode.LATEST),
-    ):
-        spec = JobSpec("work", schedule=schedule, catch_up=CatchUp(mode, grace_us=2 * US_PER_S), overlap=Overlap.ALLOW)
-        jobs.append(await room.missed_job(spec, begin_us))
-    latest, skip, ended = jobs
-    return latest, skip, ended
-
-
-async def test_within_the_grace_everything_missed_runs_in_order(room: Room) -> None:
-    begin_us = now_us() - 4 * US_PER_S
-    every = Schedule(every_us=US_PER_S, anchor_us=begin_us, end_us=begin_us + 3 * US_PER_S)
-    job_id = await room.missed_job(JobSpec("work", schedule=every, overlap=Overlap.ALLOW), begin_us)
-    owner = await room.owner()
-    async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
-        await worker.grant(5)
-        await room.all_become(job_id, [DONE] * 3)
-        assert [start.due_at_us for start in worker.starts] == room.expected[job_id]
-        await room.check(worker)
-
-
 async def test_two_occurrences_of_one_job_that_are_found_together_still_do_not_overlap(room: Room) -> None:
     """An edit during a downtime leaves a due row of each version."""
     begin_us = now_us() - 2 * US_PER_S
-    every = Schedule(every_us=US_PER_S, anchor_us=begin_us)
+    every = Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=begin_us)
     job_id = await room.missed_job(JobSpec("work", schedule=every, overlap=Overlap.SKIP), begin_us)
-    cutover_us = await room.change(job_id, schedule=Schedule(every_us=US_PER_S, anchor_us=begin_us + 500_000))
+    cutover_us = await room.change(
+        job_id, schedule=Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=begin_us + 500_000)
+    )
     await asyncio.sleep(max(0.0, (cutover_us + 1_100_000 - now_us()) / US_PER_S))
     owner = await room.owner()
     async with ScriptedWorker(owner.address, slots=5) as worker:
