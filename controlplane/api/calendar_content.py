@@ -57,11 +57,17 @@ def encode_calendar(calendar: CalendarRecord) -> pb.Calendar:
         author=calendar.author,
         note=calendar.note,
     )
-    if isinstance(calendar.content, DaysOff):
-        _add_days_off(message.days_off, calendar.content)
-    elif isinstance(calendar.content, Windows):
-        _add_windows(message.windows, calendar.content)
+    if calendar.content is not None:
+        encode_content(message, calendar.content)
     return message
+
+
+def encode_content(message: pb.Calendar, content: CalendarContent) -> None:
+    """Have the message say what the content says."""
+    if isinstance(content, DaysOff):
+        _add_days_off(message.days_off, content)
+    else:
+        _add_windows(message.windows, content)
 
 
 def _days_off(message: pb.DaysOff, at: str) -> DaysOff:

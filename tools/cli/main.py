@@ -13,7 +13,21 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from tools.cli import cluster, crontabs, dev, job_accounts, job_versions, jobs, roles, runs, schedules, shards
+from tools.cli import (
+    backfills,
+    calendars,
+    cluster,
+    crontabs,
+    dev,
+    job_accounts,
+    job_versions,
+    jobs,
+    operations,
+    roles,
+    runs,
+    schedules,
+    shards,
+)
 from tools.cli.commands import group
 from tools.cli.exits import ExitCode, Failure, described
 from tools.cli.plain_text import one_line
@@ -61,11 +75,14 @@ def build() -> typer.Typer:
     jobs.register(job)
     job_versions.register(job)
     job_accounts.register(job)
+    backfills.register(job)
     crontabs.register(importer)
     app.add_typer(dispatcher, name="dispatcher")
     app.add_typer(worker, name="worker")
     app.add_typer(job, name="job")
     app.add_typer(runs.app, name="run")
+    app.add_typer(calendars.app, name="calendar")
+    app.add_typer(operations.app, name="operation")
     app.add_typer(schedules.app, name="schedule")
     app.add_typer(shards.app, name="shard")
     app.add_typer(importer, name="import")
