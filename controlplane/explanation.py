@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from controlplane.ledger import Account, LedgerKind
 from core.marks import Entry
 from core.states import JobState
 from core.store.ledger import LedgerVersion
-from core.zones import UTC_NAME, zone
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from core.wording import local_text, utc_text
+from core.zones import UTC_NAME, zone_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +84,9 @@ def _own_account(situation: Situation) -> Account | None:
 def _why_no_occurrence(situation: Situation) -> str:
     version = situation.version
     if version is None:
-        return f"It does not run then: the job was registered later, at {shown(situation.created_us)}."
+        return f"It does not run then: the job was registered later, at {utc_text(situation.created_us)}."
     if version.state is JobState.DELETED:
-        return f"It does not run then: the job was deleted at {shown(version.cutover_us)}."
+        return f"It does not run then: the job was deleted at {utc_text(version.cutover_us)}."
     if situation.fault:
         return f"Nobody can say whether it runs then: {_lower(situation.fault)}."
     if version.spec is None or version.spec.schedule is None:
@@ -110,7 +108,7 @@ def _of_account(account: Account, situation: Situation) -> str:
         case LedgerKind.NOT_YET_DUE if account.reason:
             return f"It will not run then unless things change: {account.reason}."
         case LedgerKind.NOT_YET_DUE:
-            return f"It will run then: due at {shown(account.due_us or situation.at_us)}, which is still to come."
+            return f"It will run then: due at {utc_text(account.due_us or situation.at_us)}, which is still to come."
         case LedgerKind.DUE:
             return f"It has not run yet: {account.reason}."
         case _:
@@ -137,13 +135,13 @@ def _version(situation: Situation) -> Iterator[str]:
 
 
 def _of_version(version: LedgerVersion, role: str, superseded_us: int | None) -> str:
-    until = f" until {shown(superseded_us)}" if superseded_us is not None else ""
+    until = f" until {utc_text(superseded_us)}" if superseded_us is not None else ""
     author = f" by {version.author}" if version.author else ""
     note = f" ({' '.join(version.note.split())})" if version.note else ""
     state = {JobState.ACTIVE: "", JobState.PAUSED: ", paused", JobState.DELETED: ", deleted"}[version.state]
     reaches_back = version.state is JobState.ACTIVE and version.from_us < version.cutover_us
     more = ", and answers for the pause before it" if reaches_back else ""
-    made = f"made at {shown(version.cutover_us)}{author}{note}"
+    made = f"made at {utc_text(version.cutover_us)}{author}{note}"
     return f"Version {version.version}{state}, {role}: {made}{until}{more}."
 
 
@@ -151,15 +149,15 @@ def _details(situation: Situation, entry: Entry) -> Iterator[str]:
     yield f"On the wall of {_zone(situation)} it is {entry.local}."
     yield from map(_sentence, entry.notes)
     if entry.due_us != entry.nominal_us and not entry.excluded_by:
-        yield f"Its run may start at {shown(entry.due_us)}."
+        yield f"Its run may start at {utc_text(entry.due_us)}."
 
 
 def _neighbours(situation: Situation) -> Iterator[str]:
     name = _zone(situation)
     if situation.previous_us is not None:
-        yield f"The occurrence before it is at {shown(situation.previous_us, name)}."
+        yield f"The occurrence before it is at {_on_wall(situation.previous_us, name)}."
     if situation.next_us is not None:
-        yield f"The next one is at {shown(situation.next_us, name)}."
+        yield f"The next one is at {_on_wall(situation.next_us, name)}."
     elif situation.version is not None:
         yield "There is none after it."
 
@@ -170,13 +168,10 @@ def _zone(situation: Situation) -> str:
     return schedule.zone if schedule is not None else UTC_NAME
 
 
-def shown(instant_us: int, zone_name: str = UTC_NAME) -> str:
-    """The instant in UTC, and on the wall of a zone that is not UTC: fractions only where there are some."""
-    instant = _EPOCH + timedelta(microseconds=instant_us)
-    text = instant.isoformat().replace("+00:00", "Z")
-    if zone_name == UTC_NAME:
-        return text
-    return f"{text} ({instant.astimezone(zone(zone_name)).isoformat()} {zone_name})"
+def _on_wall(instant_us: int, zone_name: str) -> str:
+    """The instant in UTC, and on the wall of a zone that is not UTC."""
+    text = utc_text(instant_us)
+    return text if zone_name == UTC_NAME else f"{text} ({local_text(instant_us, zone_table(zone_name))} in {zone_name})"
 
 
 def _sentence(words: str) -> str:

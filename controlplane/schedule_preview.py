@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controlplane.schedule_words import length, words_of
+from controlplane.schedule_words import words_of
 from core.calendars import CalendarContent, DaysOff
 from core.civil import END_US
 from core.errors import Invalid
-from core.marks import Entry, Mark
+from core.marks import Entry
 from core.occurrences import Occurrences, SearchLimit
 from core.schedule import Schedule
 
@@ -23,14 +23,13 @@ DEFAULT_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A schedule with its occurrences. `is_draft`: the share of the jitter is not known yet.
+    """A schedule with its occurrences.
 
     `left` bounds how many occurrences are drawn, None: without end. `remarks` are said after the words of the schedule.
     """
 
     schedule: Schedule
     occurrences: Occurrences
-    is_draft: bool = False
     left: int | None = None
     remarks: tuple[str, ...] = ()
 
@@ -76,7 +75,7 @@ def draft(schedule: Schedule, contents: Mapping[str, CalendarContent], *, offset
     if schedule.max_runs:
         remarks.append("Occurrences are counted from the first one that is shown.")
     occurrences = Occurrences(schedule, contents, offset_us=offset_us)
-    return Drawn(schedule, occurrences, True, schedule.max_runs or None, tuple(remarks))
+    return Drawn(schedule, occurrences, schedule.max_runs or None, tuple(remarks))
 
 
 def preview(drawn: Drawn, wish: Wish) -> Preview:
@@ -86,14 +85,13 @@ def preview(drawn: Drawn, wish: Wish) -> Preview:
     entries, more, given_up_us = draw(drawn, wish)
     if given_up_us is not None:
         notes.append("So much is taken away that the search was given up: ask again from a later instant.")
-    return Preview(tuple(_jittered(drawn, entry) for entry in entries), more, tuple(notes))
+    return Preview(tuple(entries), more, tuple(notes))
 
 
 def entry_at(drawn: Drawn, nominal_us: int) -> Entry | None:
     """The occurrence with this nominal instant, with what shapes it; what counts before what is taken away."""
     found = drawn.occurrences.entries(nominal_us, nominal_us + 1, 8)
-    chosen = next((entry for entry in found if not entry.excluded_by), next(iter(found), None))
-    return None if chosen is None else _jittered(drawn, chosen)
+    return next((entry for entry in found if not entry.excluded_by), next(iter(found), None))
 
 
 _Found = tuple[list[Entry], bool, int | None]
@@ -141,12 +139,3 @@ def _goes_on(drawn: Drawn, at_us: int) -> bool:
         return drawn.occurrences.next_after(at_us) is not None
     except SearchLimit:
         return True
-
-
-def _jittered(drawn: Drawn, entry: Entry) -> Entry:
-    """A draft's runs may be put off by anything up to the jitter: the job's share is fixed when it is registered."""
-    schedule = drawn.schedule
-    if not (drawn.is_draft and schedule.jitter_us) or entry.excluded_by or Mark.JITTERED in entry.marks:
-        return entry
-    note = f"put off by up to {length(schedule.jitter_us)} of jitter"
-    return entry._replace(marks=(*entry.marks, Mark.JITTERED), notes=(*entry.notes, note))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from core.clock import US_PER_S
@@ -17,9 +16,9 @@ from core.cron.expression import EveryLine
 from core.firetimes import GapRule, RepeatRule
 from core.intervals import Every
 from core.schedule import Schedule
+from core.wording import span_text, utc_text
 from core.zones import zone_table
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GAPS: Final = {
     GapRule.END: "a wall time that does not exist counts as the first instant after the gap",
     GapRule.SHIFT: "a wall time that does not exist is put off by the length of the gap",
@@ -30,7 +29,6 @@ _REPEATS: Final = {
     RepeatRule.SECOND: "one that comes twice counts the second time",
     RepeatRule.BOTH: "one that comes twice counts both times",
 }
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 # Positions of day-of-month and day-of-week, by the number of fields.
 _DAY_FIELDS: Final = {5: (2, 4), 6: (3, 5), 7: (3, 5)}
 _ANY = re.compile(r"[*?]\Z")
@@ -39,7 +37,7 @@ _ANY = re.compile(r"[*?]\Z")
 def words_of(schedule: Schedule) -> list[str]:
     """One sentence for each part of the schedule, and for each rule that holds for it."""
     return [
-        *(f"Once at {shown(at_us)}." for at_us in schedule.at_us),
+        *(f"Once at {utc_text(at_us)}." for at_us in schedule.at_us),
         *(_interval(every, schedule) for every in schedule.every),
         *(_line(text, schedule) for text in schedule.cron),
         *_rules(schedule),
@@ -48,29 +46,11 @@ def words_of(schedule: Schedule) -> list[str]:
     ]
 
 
-def shown(instant_us: int) -> str:
-    """The instant in UTC; fractions only where there are some."""
-    return (_EPOCH + timedelta(microseconds=instant_us)).isoformat().replace("+00:00", "Z")
-
-
-def length(duration_us: int) -> str:
-    """A length of time in its units: 1h30m."""
-    seconds, micros = divmod(duration_us, US_PER_S)
-    parts = []
-    for unit, size in _UNITS:
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    if micros:
-        parts.append(f"{micros}us")
-    return "".join(parts) or "0s"
-
-
 def _interval(every: Every, schedule: Schedule) -> str:
     anchor_us = every.anchor_us if every.anchor_us is not None else schedule.anchor_us
-    since = f", counted from {shown(anchor_us)}" if anchor_us is not None else ""
+    since = f", counted from {utc_text(anchor_us)}" if anchor_us is not None else ""
     if every.elapsed_us is not None:
-        return f"Every {length(every.elapsed_us)} of elapsed time{since}; clocks that are set change nothing."
+        return f"Every {span_text(every.elapsed_us)} of elapsed time{since}; clocks that are set change nothing."
     count, unit = (every.days, "days") if every.days is not None else (every.months, "months")
     clamped = "; in a month that is too short, on its last day" if unit == "months" else ""
     return f"Every {count} {unit} at the same wall time in {schedule.zone}{since}{clamped}."
@@ -79,8 +59,8 @@ def _interval(every: Every, schedule: Schedule) -> str:
 def _line(text: str, schedule: Schedule) -> str:
     line = parse_line(text, "schedule.cron", schedule.hash_key or None)
     if isinstance(line, EveryLine):
-        since = f", counted from {shown(schedule.anchor_us)}" if schedule.anchor_us is not None else ""
-        return f"`{text}`: every {length(line.every_s * US_PER_S)} of elapsed time{since}."
+        since = f", counted from {utc_text(schedule.anchor_us)}" if schedule.anchor_us is not None else ""
+        return f"`{text}`: every {span_text(line.every_s * US_PER_S)} of elapsed time{since}."
     remarks = [*_days(text)]
     if line.wildcard and _has_transitions(schedule.zone):
         remarks.append("its minute or hour begins with `*`: it follows elapsed time, and needs no gap or repeat rule")
@@ -117,13 +97,13 @@ def _rules(schedule: Schedule) -> Iterator[str]:
 
 def _bounds(schedule: Schedule) -> Iterator[str]:
     if schedule.start_us is not None:
-        yield f"Nothing before {shown(schedule.start_us)}."
+        yield f"Nothing before {utc_text(schedule.start_us)}."
     if schedule.end_us is not None:
-        yield f"Nothing at or after {shown(schedule.end_us)}."
+        yield f"Nothing at or after {utc_text(schedule.end_us)}."
     if schedule.max_runs:
         yield f"It ends after {schedule.max_runs} occurrences."
     if schedule.jitter_us:
-        yield f"Each run is put off by an amount of at most {length(schedule.jitter_us)} that is fixed for the job."
+        yield f"Each run is put off by an amount of at most {span_text(schedule.jitter_us)} that is fixed for the job."
 
 
 def _exclusions(schedule: Schedule) -> Iterator[str]:

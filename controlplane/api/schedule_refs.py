@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidewheel.v1 import schedule_service_pb2
 
@@ -105,10 +105,9 @@ class ScheduleRefs:
         keeps_jitter = beside is not None and beside.schedule.jitter_us == schedule.jitter_us
         offset_us = beside.spec.pins.jitter_offset_us if beside is not None and keeps_jitter else 0
         try:
-            made = draft(schedule, contents, offset_us=offset_us)
+            return draft(schedule, contents, offset_us=offset_us)
         except Invalid as fault:
             raise Invalid(f"{at}.draft.{fault.field.removeprefix('schedule.')}", fault.rule) from None
-        return replace(made, is_draft=not keeps_jitter)
 
     async def _contents(self, namespace: str, schedule: Schedule, at: str) -> dict[str, CalendarContent]:
         """What the calendars that a draft names say now; those that are not there are left out."""
