@@ -13,13 +13,17 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from tidewheel.v1 import job_pb2
-from tidewheel.v1.job_pb2 import CatchUpPolicy, Job, RetryPolicy, Schedule
+from tidewheel.v1.job_pb2 import CatchUpPolicy, Exclusions, Interval, Job, RetryPolicy, Schedule
 from tidewheel.v1.job_service_pb2 import (
+    CompareJobVersionsRequest,
     CreateJobRequest,
     DeleteJobRequest,
     GetJobRequest,
     ListJobsRequest,
+    ListJobVersionsRequest,
     PauseJobRequest,
+    RestoreJobVersionRequest,
+    ResumeJobRequest,
     TriggerJobRequest,
     UpdateJobRequest,
 )
@@ -30,11 +34,19 @@ from tests.support.instants import rfc3339, us
 
 US = 1_000_000
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
-TABLES = ("jobs", "job_versions", "due", "runs", "audit", "requests")
+TABLES = ("jobs", "job_versions", "due", "runs", "skips", "calendar_jobs", "audit", "requests")
 
 
 def cron(*lines: str, **fields: Any) -> Schedule:
     return Schedule(cron=lines, **fields)
+
+
+def every(**interval: Any) -> Schedule:
+    return Schedule(every=[Interval(**interval)])
+
+
+def excluding(**exclusions: Any) -> Schedule:
+    return cron("* * * * *", exclude=Exclusions(**exclusions))
 
 
 def stamp(text: str) -> Timestamp:
@@ -83,17 +95,56 @@ BAD_JOBS: list[tuple[str, dict[str, Any]]] = [
     ("job.catch_up.mode", {"catch_up": CatchUpPolicy(mode=99)}),
     ("job.catch_up.grace", {"catch_up": CatchUpPolicy(grace=Duration(seconds=8 * 86_400))}),
     ("job.catch_up.grace", {"catch_up": CatchUpPolicy(grace=Duration(nanos=1))}),
+    ("job.catch_up.max_runs", {"catch_up": CatchUpPolicy(max_runs=-1)}),
+    ("job.catch_up.max_runs", {"catch_up": CatchUpPolicy(max_runs=1001)}),
+    ("job.catch_up.window", {"catch_up": CatchUpPolicy(window=Duration(seconds=-1))}),
+    ("job.catch_up.window", {"catch_up": CatchUpPolicy(window=Duration(seconds=366 * 86_400 + 1))}),
+    ("job.catch_up.order", {"catch_up": CatchUpPolicy(order=9)}),
+    ("job.max_buffered", {"max_buffered": -1}),
+    ("job.max_buffered", {"max_buffered": 1001}),
     ("job.schedule", {"schedule": Schedule()}),
-    ("job.schedule", {"schedule": cron("* * * * *", at=Timestamp(seconds=5))}),
-    ("job.schedule.at", {"schedule": Schedule(at=Timestamp(seconds=-1))}),
-    ("job.schedule.at", {"schedule": Schedule(at=Timestamp(seconds=1, nanos=1))}),
-    ("job.schedule.at", {"schedule": Schedule(at=Timestamp(seconds=1, nanos=-1))}),
-    ("job.schedule.at", {"schedule": Schedule(at=Timestamp(seconds=7_258_118_400))}),
-    ("job.schedule.every", {"schedule": Schedule(every=Duration(nanos=999_999_000))}),
-    ("job.schedule.every", {"schedule": Schedule(every=Duration(seconds=-5))}),
-    ("job.schedule.every", {"schedule": Schedule(every=Duration(seconds=367 * 86_400))}),
+    ("job.schedule.at[0]", {"schedule": Schedule(at=[Timestamp(seconds=-1)])}),
+    ("job.schedule.at[1]", {"schedule": Schedule(at=[Timestamp(seconds=1), Timestamp(seconds=1, nanos=1)])}),
+    ("job.schedule.at[0]", {"schedule": Schedule(at=[Timestamp(seconds=1, nanos=-1)])}),
+    ("job.schedule.at[0]", {"schedule": Schedule(at=[Timestamp(seconds=7_258_118_400)])}),
+    ("job.schedule.at", {"schedule": Schedule(at=[Timestamp(seconds=n) for n in range(65)])}),
+    ("job.schedule.at", {"schedule": cron("* * * * *", at=[Timestamp(seconds=5)])}),
+    ("job.schedule.every[0].elapsed", {"schedule": every(elapsed=Duration(nanos=999_999_000))}),
+    ("job.schedule.every[0].elapsed", {"schedule": every(elapsed=Duration(seconds=-5))}),
+    ("job.schedule.every[0].elapsed", {"schedule": every(elapsed=Duration(seconds=367 * 86_400))}),
+    ("job.schedule.every[0].days", {"schedule": every(days=0)}),
+    ("job.schedule.every[0].days", {"schedule": every(days=3661)}),
+    ("job.schedule.every[0].weeks", {"schedule": every(weeks=-1)}),
+    ("job.schedule.every[0].weeks", {"schedule": every(weeks=3661)}),
+    ("job.schedule.every[0].months", {"schedule": every(months=1201)}),
+    ("job.schedule.every[0].anchor", {"schedule": every(days=1, anchor=Timestamp(seconds=-1))}),
+    ("job.schedule.every[0]", {"schedule": every()}),
+    ("job.schedule.every", {"schedule": Schedule(every=[Interval(days=1)] * 17)}),
     ("job.schedule.anchor", {"schedule": cron("* * * * *", anchor=Timestamp(seconds=5))}),
+    (
+        "job.schedule.anchor",
+        {"schedule": Schedule(every=[Interval(days=1, anchor=Timestamp(seconds=9))], anchor=Timestamp(seconds=5))},
+    ),
     ("job.schedule.end", {"schedule": cron("* * * * *", start=Timestamp(seconds=9), end=Timestamp(seconds=9))}),
+    ("job.schedule.exclude.dates[0]", {"schedule": excluding(dates=["2026-02-30"])}),
+    ("job.schedule.exclude.dates[1]", {"schedule": excluding(dates=["*-12-25", "yesterday"])}),
+    ("job.schedule.exclude.dates[0]", {"schedule": excluding(dates=["2027-01-02/2026-12-24"])}),
+    ("job.schedule.exclude.dates", {"schedule": excluding(dates=["*-12-25"] * 257)}),
+    ("job.schedule.exclude.cron[0]", {"schedule": excluding(cron=["61 * * * *"])}),
+    ("job.schedule.exclude.cron[1]", {"schedule": excluding(cron=["0 1 * * *", "@every 5s"])}),
+    ("job.schedule.exclude.cron", {"schedule": excluding(cron=["0 1 * * *"] * 9)}),
+    ("job.schedule.exclude.calendars[0]", {"schedule": excluding(calendars=["no such calendar"])}),
+    ("job.schedule.exclude.calendars[0]", {"schedule": excluding(calendars=["nobody"])}),
+    ("job.schedule.exclude.calendars[1]", {"schedule": excluding(calendars=["a", "a"])}),
+    ("job.schedule.exclude.calendars", {"schedule": excluding(calendars=[f"c{n}" for n in range(9)])}),
+    ("job.schedule.windows[0]", {"schedule": cron("* * * * *", windows=["nobody"])}),
+    ("job.schedule.windows", {"schedule": cron("* * * * *", windows=[f"c{n}" for n in range(9)])}),
+    ("job.schedule", {"schedule": excluding(cron=["* * * * *"])}),
+    ("job.schedule.max_runs", {"schedule": cron("* * * * *", max_runs=-1)}),
+    ("job.schedule.max_runs", {"schedule": cron("* * * * *", max_runs=100_001)}),
+    ("job.schedule.jitter", {"schedule": cron("* * * * *", jitter=Duration(seconds=-1))}),
+    ("job.schedule.jitter", {"schedule": cron("* * * * *", jitter=Duration(seconds=86_400, nanos=1000))}),
+    ("job.schedule.jitter", {"schedule": cron("* * * * *", jitter=Duration(nanos=1))}),
     ("job.schedule.gap", {"schedule": cron("* * * * *", gap=9)}),
     ("job.schedule.repeat", {"schedule": cron("* * * * *", repeat=9)}),
     ("job.schedule.cron", {"schedule": cron(*["* * * * *"] * 17)}),
@@ -231,6 +282,15 @@ OTHER_CALLS: list[tuple[str, Callable[[ControlPlane], Any]]] = [
     ("note", lambda p: p.jobs.PauseJob(PauseJobRequest(name="a", note="\0"))),
     ("request_id", lambda p: p.jobs.PauseJob(PauseJobRequest(name="a", request_id="x" * 129))),
     ("request_id", lambda p: p.jobs.PauseJob(PauseJobRequest(name="a", request_id="ü"))),
+    ("paused", lambda p: p.jobs.ResumeJob(ResumeJobRequest(name="a", paused=9))),
+    ("version", lambda p: p.jobs.RestoreJobVersion(RestoreJobVersionRequest(name="a"))),
+    ("version", lambda p: p.jobs.RestoreJobVersion(RestoreJobVersionRequest(name="a", version=-1))),
+    ("name", lambda p: p.jobs.RestoreJobVersion(RestoreJobVersionRequest(version=1))),
+    ("from_version", lambda p: p.jobs.CompareJobVersions(CompareJobVersionsRequest(name="a"))),
+    ("to_version", lambda p: p.jobs.CompareJobVersions(_compared(1, -1))),
+    ("name", lambda p: p.jobs.ListJobVersions(ListJobVersionsRequest())),
+    ("page_size", lambda p: p.jobs.ListJobVersions(ListJobVersionsRequest(name="a", page_size=1001))),
+    ("page_token", lambda p: p.jobs.ListJobVersions(ListJobVersionsRequest(name="a", page_token="nonsense"))),
     ("name", lambda p: p.jobs.DeleteJob(DeleteJobRequest(name=""))),
     ("name", lambda p: p.jobs.GetJob(GetJobRequest())),
     ("name", lambda p: p.jobs.GetJob(GetJobRequest(name="a", job_id=MISSING_RUN))),
@@ -255,6 +315,10 @@ OTHER_CALLS: list[tuple[str, Callable[[ControlPlane], Any]]] = [
 ]
 
 
+def _compared(from_version: int, to_version: int) -> CompareJobVersionsRequest:
+    return CompareJobVersionsRequest(name="a", from_version=from_version, to_version=to_version)
+
+
 def _update(*paths: str) -> UpdateJobRequest:
     return UpdateJobRequest(job=Job(name="a", handler="x"), update_mask=FieldMask(paths=paths))
 
@@ -276,6 +340,9 @@ async def test_what_is_not_there_is_not_found(plane: ControlPlane) -> None:
         plane.jobs.PauseJob(PauseJobRequest(name="nobody")),
         plane.jobs.TriggerJob(TriggerJobRequest(name="nobody")),
         plane.jobs.GetJob(GetJobRequest(job_id=MISSING_RUN)),
+        plane.jobs.ListJobVersions(ListJobVersionsRequest(name="nobody")),
+        plane.jobs.CompareJobVersions(_compared(1, 0)),
+        plane.jobs.RestoreJobVersion(RestoreJobVersionRequest(name="a", version=1)),
         plane.runs.GetRun(GetRunRequest(run_id=MISSING_RUN)),
         plane.runs.CancelRun(CancelRunRequest(run_id=MISSING_RUN)),
         plane.runs.ListRuns(ListRunsRequest(job="nobody")),
@@ -291,6 +358,9 @@ async def test_a_field_that_the_server_does_not_know_is_refused(plane: ControlPl
     refusal = await refused(plane.jobs.CreateJob(CreateJobRequest(job=job)))
     assert refusal.code is INVALID
     assert "999" in refusal.fields["job.retry"]
+    job = Job(name="new", handler="h", schedule=Schedule(every=[Interval(days=1), Interval.FromString(unknown)]))
+    refusal = await refused(plane.jobs.CreateJob(CreateJobRequest(job=job)))
+    assert list(refusal.fields) == ["job.schedule.every[1]"]
     assert await eye.fetchval("SELECT count(*) FROM jobs") == 0
 
 

@@ -18,6 +18,7 @@ from core.jobspec import JobSpec, Pins
 from core.occurrences import Occurrence
 from core.schedule import Schedule
 from core.states import JobState
+from core.store.calendar_lookup import Contents
 from core.store.job_changes import Decision, NextVersion
 from core.store.jobs import JobRecord
 from core.store.surroundings import MINUTE_US, Surroundings
@@ -32,12 +33,12 @@ MINUTELY = Schedule(cron=("* * * * *",))
 HOURLY = Schedule(cron=("0 * * * *",))
 HOLIDAYS = CalendarPin(UUID(int=5), 1)
 NIGHT = CalendarPin(UUID(int=6), 3)
-CONTENTS = {
+CONTENTS: Contents = {
     HOLIDAYS: DaysOff(days=(DayOff("2026-01-01"),)),
     replace(HOLIDAYS, version=2): DaysOff(days=(DayOff("2026-01-01"), DayOff("2026-01-02"))),
     NIGHT: Windows(WindowAction.DEFER, (Window(cron="0 22 * * *", duration_us=8 * HOUR_US),)),
 }
-AROUND = Surroundings({"holidays": HOLIDAYS, "night": NIGHT}, {**CONTENTS})
+AROUND = Surroundings({"holidays": HOLIDAYS, "night": NIGHT}, CONTENTS)
 
 
 def spec(schedule: Schedule | None, pins: Pins | None = None) -> JobSpec:
@@ -162,7 +163,7 @@ class TestCalendars:
             created(replace(HOURLY, exclude_calendars=("holidays",)), spoilt)
 
     def test_reach_a_job_in_a_version_of_its_own_that_begins_now(self) -> None:
-        newer = Surroundings({"holidays": replace(HOLIDAYS, version=2)}, {**CONTENTS})
+        newer = Surroundings({"holidays": replace(HOLIDAYS, version=2)}, CONTENTS)
         present = job(replace(HOURLY, exclude_calendars=("holidays",)), Pins(calendars={"holidays": HOLIDAYS}))
         version = decided(Repinning(Enumerator()), present, newer)
         assert pins_of(version).calendars == {"holidays": replace(HOLIDAYS, version=2)}
@@ -174,7 +175,7 @@ class TestCalendars:
         assert Repinning(Enumerator()).version(present, AROUND, NOW_US) is None
 
     def test_that_reach_a_paused_job_skip_the_pause_so_far(self) -> None:
-        newer = Surroundings({"holidays": replace(HOLIDAYS, version=2)}, {**CONTENTS})
+        newer = Surroundings({"holidays": replace(HOLIDAYS, version=2)}, CONTENTS)
         present = job(
             replace(HOURLY, exclude_calendars=("holidays",)),
             Pins(calendars={"holidays": HOLIDAYS}),
@@ -187,7 +188,7 @@ class TestCalendars:
     def test_are_kept_by_an_edit_that_leaves_the_schedule_alone(self) -> None:
         old = Pins(calendars={"holidays": HOLIDAYS})
         schedule = replace(HOURLY, exclude_calendars=("holidays",))
-        newer = Surroundings({"holidays": replace(HOLIDAYS, version=2)}, {**CONTENTS})
+        newer = Surroundings({"holidays": replace(HOLIDAYS, version=2)}, CONTENTS)
         assert pins_of(edited(job(schedule, old), schedule, newer)) == old
         moved = replace(schedule, cron=("1 * * * *",))
         assert pins_of(edited(job(schedule, old), moved, newer)).calendars["holidays"].version == 2
