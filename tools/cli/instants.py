@@ -100,6 +100,11 @@ def write_length(length: timedelta) -> str:
     return "".join(parts)
 
 
+def write_rough_length(length: timedelta) -> str:
+    """The length to the second, or whole where it is below one."""
+    return write_length(timedelta(seconds=round(length.total_seconds())) if length >= timedelta(seconds=1) else length)
+
+
 def write_age(instant: datetime | None, now: datetime) -> str:
     """How far away, roughly, in the two largest units: `in 5m10s`, `2h3m ago`."""
     if instant is None:

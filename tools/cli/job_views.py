@@ -6,7 +6,7 @@ from tidewheel.schedules import to_datetime, to_timedelta
 from tidewheel.v1 import job_pb2
 
 from tools.cli.commands import Call
-from tools.cli.instants import write_age, write_instant, write_length, write_local
+from tools.cli.instants import write_age, write_instant, write_length, write_local, write_rough_length
 from tools.cli.payload_views import payload_text
 from tools.cli.plain_text import cut
 from tools.cli.schedule_words import schedule_line
@@ -103,8 +103,14 @@ def _due(call: Call, job: job_pb2.Job) -> str:
     due = to_datetime(job.next_due)
     later = due - to_datetime(job.next_occurrence)
     jitter = to_timedelta(job.jitter_offset)
-    why = "jitter" if later == jitter else f"of this jitter {write_length(jitter)}" if jitter else "put off by a window"
-    return f"{write_instant(due)} ({write_length(later)} later: {why}; {write_age(due, call.now)})"
+    why = (
+        "jitter"
+        if later == jitter
+        else f"of this jitter {write_rough_length(jitter)}"
+        if jitter
+        else "put off by a window"
+    )
+    return f"{write_instant(due)} ({write_rough_length(later)} later: {why}; {write_age(due, call.now)})"
 
 
 def _retry(job: job_pb2.Job) -> str:

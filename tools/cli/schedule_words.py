@@ -15,6 +15,7 @@ from tools.cli.instants import write_instant, write_length, write_local
 from tools.cli.words import word_of
 
 MOST_INSTANTS = 3
+DAYS_A_WEEK = 7
 _UNITS = {"days": "day", "weeks": "week", "months": "month"}
 
 
@@ -32,11 +33,13 @@ def _times(schedule: job_pb2.Schedule) -> str:
 
 
 def _interval(interval: job_pb2.Interval, schedule: job_pb2.Schedule) -> str:
-    period = interval.WhichOneof("period")
+    period: str | None = interval.WhichOneof("period")
     if period is None or period == "elapsed":
         text = f"every {write_length(to_timedelta(interval.elapsed))}"
     else:
         count = getattr(interval, period)
+        if period == "days" and count % DAYS_A_WEEK == 0:  # servers keep weeks as days
+            period, count = "weeks", count // DAYS_A_WEEK
         text = f"every {_UNITS[period]}" if count == 1 else f"every {count} {period}"
     if not interval.HasField("anchor"):
         return text

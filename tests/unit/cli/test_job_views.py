@@ -46,6 +46,7 @@ def shown(job: job_pb2.Job, fact: str) -> str:
         (job_pb2.Schedule(cron=["0 3 * * *", "@hourly"], zone="Asia/Tokyo"), "0 3 * * * | @hourly in Asia/Tokyo"),
         (job_pb2.Schedule(every=[job_pb2.Interval(elapsed=Duration(seconds=5400))]), "every 1h30m"),
         (job_pb2.Schedule(every=[job_pb2.Interval(days=1)], zone="Asia/Tokyo"), "every day in Asia/Tokyo"),
+        (job_pb2.Schedule(every=[job_pb2.Interval(days=14)]), "every 2 weeks in UTC"),
         (
             job_pb2.Schedule(
                 cron=["0 3 * * *"],
@@ -99,13 +100,13 @@ def test_a_due_time_is_shown_where_it_is_not_the_nominal_one() -> None:
     job.next_occurrence.CopyFrom(at("2026-06-04T03:00:00Z"))
     job.next_due.CopyFrom(at("2026-06-04T03:00:00Z"))
     assert "due" not in facts_of(job)
-    job.next_due.CopyFrom(at("2026-06-04T03:02:05Z"))
-    job.jitter_offset.FromSeconds(125)
-    assert shown(job, "due") == "2026-06-04T03:02:05Z (2m5s later: jitter; in 15h2m)"
-    job.next_due.CopyFrom(at("2026-06-04T04:02:05Z"))
-    assert shown(job, "due") == "2026-06-04T04:02:05Z (1h2m5s later: of this jitter 2m5s; in 16h2m)"
+    job.next_due.CopyFrom(at("2026-06-04T03:02:05.25Z"))
+    job.jitter_offset.FromMilliseconds(125_250)
+    assert shown(job, "due") == "2026-06-04T03:02:05.25Z (2m5s later: jitter; in 15h2m)"
+    job.next_due.CopyFrom(at("2026-06-04T04:02:05.25Z"))
+    assert shown(job, "due") == "2026-06-04T04:02:05.25Z (1h2m5s later: of this jitter 2m5s; in 16h2m)"
     job.ClearField("jitter_offset")
-    assert shown(job, "due") == "2026-06-04T04:02:05Z (1h2m5s later: put off by a window; in 16h2m)"
+    assert shown(job, "due") == "2026-06-04T04:02:05.25Z (1h2m5s later: put off by a window; in 16h2m)"
 
 
 def test_policies_are_shown_in_the_words_of_their_options() -> None:
