@@ -1,4 +1,4 @@
-"""`tidewheel job ...`: registers, reads, steers and triggers jobs. What else is said of jobs stands beside it.
+"""`tidewheel job ...`: registers, reads, changes and triggers jobs. What else is said of jobs stands beside it.
 
 Called by main.py, which puts the commands into their group.
 """
@@ -28,9 +28,6 @@ FileOption = Annotated[
 RequestIdOption = Annotated[str | None, typer.Option(help="Repeating a call with the same id changes nothing twice.")]
 EtagOption = Annotated[str, typer.Option(help="Refuse if somebody changed the job since it was read.")]
 NoteOption = Annotated[str, typer.Option(help="Why, for the job's history.")]
-CatchUpOption = Annotated[
-    bool, typer.Option("--catch-up", help="Let the catch-up policy decide about what became due during the pause.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -40,8 +37,6 @@ def register(app: typer.Typer) -> None:
         ("get", get),
         ("list", list_jobs),
         ("update", update),
-        ("pause", pause),
-        ("resume", resume),
         ("delete", delete),
         ("trigger", trigger),
     ):
@@ -162,33 +157,11 @@ async def _take_present(call: Call, job: job_pb2.Job, paths: list[str]) -> None:
     job.etag = job.etag or present.etag
 
 
-async def pause(
-    call: Call, name: NameArgument, etag: EtagOption = "", note: NoteOption = "", request_id: RequestIdOption = None
-) -> None:
-    """Stop a job's schedule for a while: what becomes due meanwhile is not run. Triggers still work."""
-    await _steer(call, "PauseJob", "paused", name, etag, note, request_id)
-
-
-async def resume(
-    call: Call,
-    name: NameArgument,
-    catch_up: CatchUpOption = False,
-    etag: EtagOption = "",
-    note: NoteOption = "",
-    request_id: RequestIdOption = None,
-) -> None:
-    """End a pause. What became due meanwhile is recorded as skipped, or caught up with as the job's policy says."""
-    from tidewheel.v1 import job_service_pb2
-
-    choice = job_service_pb2.PAUSED_OCCURRENCES_CATCH_UP if catch_up else job_service_pb2.PAUSED_OCCURRENCES_SKIP
-    await _steer(call, "ResumeJob", "resumed", name, etag, note, request_id, paused=choice)
-
-
 async def delete(
     call: Call, name: NameArgument, etag: EtagOption = "", note: NoteOption = "", request_id: RequestIdOption = None
 ) -> None:
     """End a job's schedule and free its name. Open runs go on, history stays."""
-    await _steer(call, "DeleteJob", "deleted", name, etag, note, request_id)
+    await steer(call, "DeleteJob", "deleted", name, etag, note, request_id)
 
 
 async def trigger(
@@ -221,9 +194,10 @@ async def trigger(
     run_views.show_change(call, "triggered", await call.api.jobs("TriggerJob", request))
 
 
-async def _steer(
+async def steer(
     call: Call, method: str, done: str, name: str, etag: str, note: str, request_id: str | None, **more: Any
 ) -> None:
+    """Make the one call that changes the state of the job `name`, and show what it has become."""
     from tidewheel.v1 import job_service_pb2
 
     from tools.cli import api, job_views

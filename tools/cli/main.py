@@ -20,6 +20,7 @@ from tools.cli import (
     crontabs,
     dev,
     job_accounts,
+    job_pauses,
     job_versions,
     jobs,
     operations,
@@ -73,6 +74,7 @@ def build() -> typer.Typer:
     roles.register(app, dispatcher, worker)
     cluster.register(app, dispatcher)
     jobs.register(job)
+    job_pauses.register(job)
     job_versions.register(job)
     job_accounts.register(job)
     backfills.register(job)

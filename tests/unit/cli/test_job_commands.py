@@ -11,9 +11,9 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
-from tidewheel.v1 import job_pb2, job_service_pb2
+from tidewheel.v1 import job_pb2, job_service_pb2, operation_pb2
 
-from tools.cli import job_versions, jobs
+from tools.cli import job_pauses, job_versions, jobs
 from tools.cli.commands import Call, Output
 from tools.cli.exits import ExitCode, Failure
 from tools.cli.printing import Printer
@@ -102,9 +102,61 @@ async def test_new_times_replace_all_times_and_leave_what_stands_around_them() -
 async def test_a_resume_says_what_becomes_of_the_pause(catch_up: bool, choice: int) -> None:
     server = ScriptedServer(STORED)
     made, _ = call(server)
-    await jobs.resume(made, name="report", catch_up=catch_up, note="moved")
+    await job_pauses.resume(made, name="report", catch_up=catch_up, note="moved")
     ((method, request),) = server.asked
     assert (method, request.paused, request.note, request.namespace) == ("ResumeJob", choice, "moved", "shop")
+
+
+def counted(count: int, *names: str) -> job_service_pb2.ChangeJobsResponse:
+    return job_service_pb2.ChangeJobsResponse(count=count, names=names)
+
+
+def finished(count: int) -> job_service_pb2.ChangeJobsResponse:
+    made = counted(count)
+    made.operation.operation_id, made.operation.state = "op-1", operation_pb2.OPERATION_STATE_SUCCEEDED
+    made.operation.done = made.operation.total = count
+    return made
+
+
+async def test_a_pause_by_label_hands_back_the_count_that_was_shown() -> None:
+    server = ScriptedServer(counted(2, "a", "b"), finished(2))
+    made, stream = call(server)
+    await job_pauses.pause(made, label=["team=shop", "tier=1"], yes=True, note="moving", request_id="r-1")
+    (_, asked), (method, request) = server.asked
+    assert asked.validate_only
+    assert (method, request.expected_count, request.note, request.request_id) == ("PauseJobs", 2, "moving", "r-1")
+    assert dict(request.selector.labels) == {"team": "shop", "tier": "1"}
+    assert request.selector.namespace == "shop"
+    assert "op-1" in stream.getvalue()
+
+
+async def test_a_resume_of_a_namespace_says_what_becomes_of_the_pauses() -> None:
+    server = ScriptedServer(counted(1, "a"), finished(1))
+    made, _ = call(server)
+    await job_pauses.resume(made, everything=True, catch_up=True, yes=True, note="moved")
+    method, request = server.asked[-1]
+    assert (method, request.paused) == ("ResumeJobs", job_service_pb2.PAUSED_OCCURRENCES_CATCH_UP)
+    assert not request.selector.labels
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "which jobs? give a name, --label, or --all"),
+        ({"name": "report", "everything": True}, "exactly one of them"),
+        ({"label": ["a=b"], "everything": True}, "exactly one of them"),
+        ({"everything": True, "etag": "v3"}, "--etag goes with one job's name"),
+        ({"label": ["team"], "note": "x"}, "--label: 'team' is not KEY=VALUE"),
+        ({"everything": True, "yes": True}, "--note is required"),
+    ],
+)
+async def test_which_jobs_are_meant_is_said_in_exactly_one_way(given: dict[str, Any], says: str) -> None:
+    made, _ = call(ScriptedServer())
+    for command in (job_pauses.pause, job_pauses.resume):
+        with pytest.raises(Failure) as caught:
+            await command(made, **given)
+        assert caught.value.code is ExitCode.USAGE
+        assert says in caught.value.line()
 
 
 def version(number: int, state: job_pb2.JobState, note: str) -> job_service_pb2.JobVersion:
