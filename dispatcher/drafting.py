@@ -35,12 +35,12 @@ class Draft:
 
 @dataclass(slots=True)
 class Drafts:
-    """One batch, by statement; and the jobs that could not be read."""
+    """One batch, by statement; and the errors of jobs: of those that cannot be read, and "" where that is over."""
 
     moving: list[Draft] = field(default_factory=list)
     ending: list[Draft] = field(default_factory=list)
     readying: list[Draft] = field(default_factory=list)
-    unreadable: dict[UUID, tuple[int, int, UUID, str]] = field(default_factory=dict)
+    errors: dict[UUID, tuple[int, int, UUID, str]] = field(default_factory=dict)
 
     @property
     def parts(self) -> list[list[Draft]]:
@@ -63,6 +63,8 @@ class Drafting:
         seen: set[UUID] = set()
         for row, term in held.items():
             job = self._memory.jobs.get((row.job_id, row.job_version))
+            if isinstance(job, JobVersion) and job.was_set_aside:
+                self._is_well_again(row, term, drafts)
             if job is None or (row.kind is DueKind.OCCURRENCE and row.job_id in seen):
                 self._memory.agenda.put_back(row)  # its turn comes with the next batch
             elif isinstance(job, Unreadable):
@@ -104,12 +106,17 @@ class Drafting:
     def _keep_away(self, row: DueRow, broken: Unreadable, held: HeldTerm, now_us: int, drafts: Drafts) -> None:
         """A chain is moved on to another look, in SQL too; a run, and a row without a job, stay where they are."""
         self._memory.jobs.forget([(row.job_id, row.job_version)])
-        drafts.unreadable[row.job_id] = (row.shard, held.term, row.job_id, broken.error)
+        drafts.errors[row.job_id] = (row.shard, held.term, row.job_id, broken.error)
         if row.kind is DueKind.OCCURRENCE and broken.current_version > 0:
             item = set_aside(row, broken, held, now_us, self._runtime.scale)
             drafts.moving.append(Draft(row, None, item, None))
         else:
             self._memory.agenda.postpone(row, now_us + SET_ASIDE_RETRY_US)
+
+    def _is_well_again(self, row: DueRow, held: HeldTerm, drafts: Drafts) -> None:
+        """The job of this row could not be read once, and can be now: its error goes."""
+        self._memory.jobs.forget([(row.job_id, row.job_version)])
+        drafts.errors[row.job_id] = (row.shard, held.term, row.job_id, "")
 
     def _draw(self, job: JobVersion, now_us: int) -> DrawnLease | None:
         route = route_of(job)

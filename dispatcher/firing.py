@@ -109,8 +109,8 @@ class DueLoop:
         for outcome in await asyncio.gather(*writes, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
-        if drafts.unreadable:
-            await self._mark_unreadable(list(drafts.unreadable.values()))
+        if drafts.errors:
+            await self._record_errors(list(drafts.errors.values()))
 
     async def _rest(self, rows: Sequence[DueRow], error: Exception) -> None:
         log.warning("firing waits for the database: %s", error)
@@ -246,8 +246,10 @@ class DueLoop:
                 committed_us=committed_us,
             )
 
-    async def _mark_unreadable(self, marks: list[tuple[int, int, UUID, str]]) -> None:
-        log.error("%d jobs are set aside, they cannot be read; first: job %s: %s", len(marks), marks[0][2], marks[0][3])
+    async def _record_errors(self, marks: list[tuple[int, int, UUID, str]]) -> None:
+        broken = [(job_id, error) for _, _, job_id, error in marks if error]
+        if broken:
+            log.error("%d jobs are set aside, they cannot be read; first: job %s: %s", len(broken), *broken[0])
         try:
             await self._lookup.set_error(marks)
         except (Unavailable, OutcomeUnknown) as error:

@@ -32,6 +32,7 @@ class JobVersion:
 
     `occurrences` are those that the version owns, None without a schedule: up to `superseded_us` (inclusive) unless it
     is the present one. Those that become due after `stopped_us`, when the job was paused or deleted, are not run.
+    `was_set_aside` says that the job is shown as one that cannot be read, which is over.
     """
 
     job_id: UUID
@@ -46,6 +47,7 @@ class JobVersion:
     superseded_us: int | None
     stopped_us: int | None = None
     stopped_as: JobState | None = None
+    was_set_aside: bool = False
     occurrences: Occurrences | None = field(default=None, repr=False, compare=False)
 
 
@@ -147,6 +149,7 @@ class Jobs:
             stored.superseded_us,
             stored.stopped_us,
             None if stored.stopped_as is None else JobState(stored.stopped_as),
+            bool(stored.error) and stored.version == stored.current_version,
             None if occurrences is None else occurrences.until(stored.superseded_us),
         )
 
