@@ -14,6 +14,7 @@ handler `long`, whose runs last until `finish`.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -28,6 +29,7 @@ from controlplane.next_version import Creation, Deletion, Edit, Pause, PausedOcc
 from core.clock import US_PER_S
 from core.enumerator import Enumerator
 from core.jobspec import JobSpec
+from core.occurrences import occurrences_of
 from core.schedule import Schedule
 from core.states import SkipReason
 from core.store.job_changes import Decision
@@ -110,7 +112,7 @@ class TimeMachine:
         await self.settle()
         while (next_us := await self._next_due_us()) is not None and next_us <= target_us:
             await self.leap_to(next_us)
-        await self.leap_to(target_us)
+        await self.leap_to(max(target_us, self.now_us))
 
     async def settle(self) -> None:
         """Wait until nothing that is due is left, and no run is open that its worker has not kept."""
@@ -126,7 +128,7 @@ class TimeMachine:
             assert time.monotonic() < deadline_s, f"not within {SETTLE_WITHIN_S:g} s at {shown(self.now_us)}: {what}"
             await asyncio.sleep(0.002)
             rounds += 1
-            if rounds % 3 == 0:
+            if rounds % 10 == 0:
                 await self.clock.leap(MOMENT_S)
 
     async def _at_rest(self) -> bool:
@@ -211,6 +213,25 @@ class TimeMachine:
         rows = await self.room.eye.fetch("SELECT due_at_us FROM due WHERE job_id = $1 AND kind = 1", job_id)
         assert len(rows) <= 1, "a chain has one row"
         return shown(rows[0]["due_at_us"]) if rows else None
+
+    async def entries(self, job_id: UUID, low: str, high: str) -> list[tuple[str, tuple[str, ...], str]]:
+        """What the schedule of the job says of a range: the instants, their marks, and what excludes them."""
+        spec = JobSpec.from_json(json.loads(await self._stored_spec(job_id)))
+        occurrences = occurrences_of(spec, {}, Enumerator())
+        assert occurrences is not None, "the job has a schedule"
+        listed = occurrences.entries(us(low), us(high), 1_000)
+        return [
+            (shown(each.nominal_us), tuple(m.name.lower() for m in each.marks), each.excluded_by) for each in listed
+        ]
+
+    async def _stored_spec(self, job_id: UUID) -> str:
+        query = """SELECT v.spec FROM jobs j JOIN job_versions v ON v.job_id = j.job_id AND v.version = j.version
+                   WHERE j.job_id = $1"""
+        return str(await self.room.eye.fetchval(query, job_id))
+
+    async def error_of(self, job_id: UUID) -> str:
+        """Why the job is set aside, as the API shows it; empty when it is not."""
+        return str(await self.room.eye.fetchval("SELECT error FROM jobs WHERE job_id = $1", job_id))
 
     async def check(self) -> None:
         """Let the rows be judged: each occurrence once, none early, and everything else that must hold."""
