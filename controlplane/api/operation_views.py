@@ -68,7 +68,14 @@ def encode_operation(operation: OperationRecord) -> operation_pb2.Operation:
 
 
 def describe(operation: OperationRecord) -> str:
-    """One line in words: what the operation does."""
+    """One line in words: what the operation does. A spec that is not readable is said to be so (field bug B116)."""
+    try:
+        return _described(operation)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return f"what it does cannot be read: {error}"
+
+
+def _described(operation: OperationRecord) -> str:
     spec = operation.spec
     match operation.kind:
         case OperationKind.BACKFILL:
