@@ -58,7 +58,7 @@ class Entries:
                 anchor_us = source.after(-1) or 0
                 begin_us = from_us if zoned is source else max(from_us, anchor_us)
                 parts.append(_left_out(index, zoned, begin_us, to_us, limit))
-        for at_us, named in groupby(merge(*parts), key=lambda each: each.at_us):
+        for at_us, named in groupby(merge(*parts, key=_instant), key=_instant):
             yield self._entry(at_us, list(named))
 
     def _entry(self, at_us: int, named: list[_Named]) -> Entry:
@@ -151,6 +151,10 @@ class Entries:
             marks.add(Mark.JITTERED)
             notes.append(f"to be put off by up to {span_text(self._schedule.jitter_us)} of jitter")
         return due_us
+
+
+def _instant(named: _Named) -> int:
+    return named.at_us
 
 
 def _left_out(index: int, zoned: Zoned, from_us: int, to_us: int, most: int) -> Iterator[_Named]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 ALL_YEARS = frozenset(range(1970, 2200))
@@ -43,8 +44,47 @@ class NaiveLine:
         )
 
 
+class NaiveSeries(Protocol):
+    """Anything that can say of a wall time whether it matches."""
+
+    @property
+    def wildcard(self) -> bool: ...
+
+    def matches(self, wall: datetime) -> bool: ...
+
+
+class NaiveWalk:
+    """Every `step_s` seconds of [from_s, to_s) as a zone's wall shows them.
+
+    It begins `lead_s` before, which must be longer than the longest gap: `shift` carries times over it.
+    """
+
+    def __init__(self, zone: ZoneInfo, from_s: int, to_s: int, *, step_s: int = 60, lead_s: int = 25 * 3600) -> None:
+        self.zone = zone
+        self.from_s = from_s
+        self.step_s = step_s
+        self.instants = range(from_s - lead_s, to_s, step_s)
+        self.walls = [datetime.fromtimestamp(instant, UTC).astimezone(zone) for instant in self.instants]
+
+    def occurrences(self, series: NaiveSeries, *, gap: str = "end", repeat: str = "first") -> list[int]:
+        """The occurrences in [from_s, to_s)."""
+        if series.wildcard:
+            gap, repeat = "skip", "both"
+        found = set()
+        before: datetime | None = None
+        for instant, wall in zip(self.instants, self.walls, strict=True):
+            shown = wall.replace(tzinfo=None, fold=0)
+            if series.matches(shown) and (repeat == "both" or _pass(wall, self.zone) in (None, repeat)):
+                found.add(instant)
+            for distance, missing in enumerate(_missing(before, shown, self.step_s)):
+                if gap != "skip" and series.matches(missing):
+                    found.add(instant + distance * self.step_s if gap == "shift" else instant)
+            before = shown
+        return sorted(instant for instant in found if self.from_s <= instant <= self.instants[-1])
+
+
 def naive_occurrences(
-    line: NaiveLine,
+    line: NaiveSeries,
     zone: ZoneInfo,
     from_s: int,
     to_s: int,
@@ -54,24 +94,9 @@ def naive_occurrences(
     step_s: int = 60,
     lead_s: int = 25 * 3600,
 ) -> list[int]:
-    """The occurrences in [from_s, to_s), found by looking at every `step_s` seconds.
-
-    The walk begins `lead_s` before, which must be longer than the longest gap: `shift` carries times over it.
-    """
-    if line.wildcard:
-        gap, repeat = "skip", "both"
-    found = set()
-    before: datetime | None = None
-    for instant in range(from_s - lead_s, to_s, step_s):
-        wall = datetime.fromtimestamp(instant, UTC).astimezone(zone)
-        shown = wall.replace(tzinfo=None, fold=0)
-        if line.matches(shown) and (repeat == "both" or _pass(wall, zone) in (None, repeat)):
-            found.add(instant)
-        for distance, missing in enumerate(_missing(before, shown, step_s)):
-            if gap != "skip" and line.matches(missing):
-                found.add(instant + distance * step_s if gap == "shift" else instant)
-        before = shown
-    return sorted(instant for instant in found if from_s <= instant < to_s)
+    """The occurrences of one line in [from_s, to_s), found by looking at every `step_s` seconds."""
+    walk = NaiveWalk(zone, from_s, to_s, step_s=step_s, lead_s=lead_s)
+    return walk.occurrences(line, gap=gap, repeat=repeat)
 
 
 def _pass(wall: datetime, zone: ZoneInfo) -> str | None:

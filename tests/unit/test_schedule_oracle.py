@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
@@ -14,10 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.errors import Invalid
+from core.occurrences import Occurrence, Occurrences, SearchLimit
 from core.schedule import Schedule
 from core.zones import ZoneTable, zone, zone_table
 from tests.support.cron_strategies import ZONES, random_line
-from tests.support.naive_cron import naive_occurrences
+from tests.support.naive_cron import NaiveWalk, naive_occurrences
+from tests.support.naive_schedule import inside, put_off
+from tests.support.schedule_strategies import MINUTE_ZONES, Shaped, random_shaped
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
@@ -42,7 +46,6 @@ def lacks_a_midnight(table: ZoneTable) -> bool:
     return any((before - 1) // DAY_S < (after - 1) // DAY_S for before, after in changes(table))
 
 
-MINUTE_ZONES = [name for name in ZONES if name != "Africa/Monrovia"]  # half a minute off until 1972
 DATE_LINE_ZONES = {"Pacific/Apia", "Pacific/Enderbury", "Pacific/Fakaofo", "Pacific/Kwajalein"}  # skipped a whole day
 SECOND_ZONES = [name for name in ZONES if name not in DATE_LINE_ZONES]
 CRONSIM_ZONES = [name for name in ZONES if changes_by_whole_hours(zone_table(name))]
@@ -114,6 +117,86 @@ def test_agrees_with_a_walk_over_the_real_seconds(seed: int, name: str) -> None:
     compare(Random(seed), name, seconds=True)
 
 
+def compare_shaped(draw: Random, name: str) -> int:
+    """Compare one drawn schedule with exclusions, calendars and windows; returns how many occurrences agreed."""
+    start = near_a_change(draw, name, within_s=24 * HOUR_S)
+    length = 36 * HOUR_S
+    shaped = random_shaped(draw, name, start, start + length)
+    if shaped is None:
+        return 0
+    walked = walk_naively(shaped, start, start + length)
+    if walked is None:
+        return 0
+    what, occurrences = (shaped.text, start), shaped.occurrences
+    found = walk_through(occurrences, start * US_PER_S, (start + length) * US_PER_S)
+    assert found == walked, what
+    counted = [
+        (entry.nominal_us, entry.due_us)
+        for entry in occurrences.entries(start * US_PER_S, (start + length) * US_PER_S, 100_000)
+        if not entry.excluded_by
+    ]
+    assert counted == walked, what
+    assert all(late.due_us >= early.due_us for early, late in pairwise(found)), what
+    ask_shaped_at_random(draw, occurrences, found, start * US_PER_S, (start + length) * US_PER_S, what)
+    return len(walked)
+
+
+def walk_naively(shaped: Shaped, from_s: int, to_s: int) -> list[tuple[int, int]] | None:
+    """(nominal, due) in microseconds; None where a deferral goes further than the oracle looked."""
+    walked = []
+    end_s = to_s + 10**6 if shaped.end_s is None else shaped.end_s
+    for at in shaped.naive.nominal(NaiveWalk(shaped.naive.zone, from_s, to_s)):
+        due = put_off(at, shaped.defer)
+        if due >= shaped.sure_s:
+            return None
+        if at >= end_s or due >= end_s or inside(at, shaped.skip) or (due != at and inside(due, shaped.skip)):
+            continue
+        due_us = due * US_PER_S + shaped.offset_us
+        walked.append((at * US_PER_S, due_us if shaped.end_s is None else min(due_us, end_s * US_PER_S - 1)))
+    return walked
+
+
+def walk_through(occurrences: Occurrences, from_us: int, to_us: int) -> list[Occurrence]:
+    """Every occurrence in [from_us, to_us), each asked for after the last; searches that give up are taken up again."""
+    found: list[Occurrence] = []
+    at_us = from_us - 1
+    while at_us < to_us:
+        try:
+            following = occurrences.next_after(at_us)
+        except SearchLimit as limit:
+            at_us = max(limit.at_us, at_us + 1)  # were it not later, the occurrences after it would be missed
+            continue
+        if following is None or following.nominal_us >= to_us:
+            break
+        found.append(following)
+        at_us = following.nominal_us
+    return found
+
+
+def ask_shaped_at_random(
+    draw: Random, occurrences: Occurrences, found: list[Occurrence], from_us: int, to_us: int, what: object
+) -> None:
+    """Previous, match and the questions by due time agree with the walk."""
+    nominal, due = [each.nominal_us for each in found], [each.due_us for each in found]
+    instants = [draw.randrange(from_us, to_us) for _ in range(4)]
+    instants += [at + nudge for at in nominal[:1] + due[-1:] for nudge in (-1, 0, 1)]
+    for instant in instants:
+        earlier, due_earlier = bisect_left(nominal, instant), bisect_left(due, instant)
+        assert (occurrences.at(instant) is not None) == (instant in nominal) or not from_us <= instant < to_us, what
+        with suppress(SearchLimit):
+            if earlier > 0 and instant < to_us:
+                assert occurrences.prev_before(instant) == found[earlier - 1], (what, instant)
+            if 0 < due_earlier < len(found):
+                assert occurrences.last_due_before(instant) == found[due_earlier - 1], (what, instant)
+                assert occurrences.first_due_from(instant) == found[due_earlier], (what, instant)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(MINUTE_ZONES))
+@settings(slow_example, max_examples=100)
+def test_unions_with_exclusions_and_calendars_agree_with_a_walk_over_the_real_minutes(seed: int, name: str) -> None:
+    compare_shaped(Random(seed), name)
+
+
 @given(st.integers(0, 2**32), st.sampled_from(CRONSIM_ZONES))
 @settings(slow_example, max_examples=400)
 def test_agrees_with_cronsim_under_the_default_rules(seed: int, name: str) -> None:
@@ -158,6 +241,7 @@ def test_two_million_occurrences_agree_with_the_oracles() -> None:
         for name in ZONES:
             if name in MINUTE_ZONES:
                 agreed += compare(draw, name)
+                agreed += compare_shaped(draw, name)
             if name in CRONSIM_ZONES:
                 agreed += compare_with_cronsim(draw, name, answers=50)
             if name in SECOND_ZONES:
