@@ -21,6 +21,7 @@ from core.fence import TermRow
 from core.states import AttemptOutcome, RunState
 from core.store.completion import Ending
 from core.store.database import DatabaseConfig
+from core.store.gates import WaitingKey
 from core.store.job_lookup import JobLookup
 from core.store.leases import LeaseOrder, Renewal
 from core.store.marks import Raise
@@ -87,6 +88,16 @@ async def lease(world: StoreWorld, term: TermRow) -> Scene:
     return lambda: world.leases().lease([item], now_us=NOW_US), "runs", LOCK_RUNS
 
 
+async def make_way(world: StoreWorld, term: TermRow) -> Scene:
+    job = await world.plant_job()
+    await world.plant_run(job)
+    waiting = await world.plant_run(
+        job, state=RunState.PENDING, attempt=0, scheduled_for_us=NOW_US + US_PER_S, gated=True
+    )
+    key = WaitingKey(0, 1, waiting)
+    return lambda: world.gates().make_way([key], now_us=NOW_US + US_PER_S), "runs", LOCK_RUNS
+
+
 async def renew(world: StoreWorld, term: TermRow) -> Scene:
     run_id = await world.plant_run(await world.plant_job())
     item = Renewal(0, 1, run_id, 1, NOW_US + 2 * LEASE_US, b"half")
@@ -147,6 +158,7 @@ SCENES: dict[str, Callable[[StoreWorld, TermRow], Awaitable[Scene]]] = {
     "end_attempts": end,
     "end_attempts_and_land_retries": end_and_retry,
     "lease_waiting_runs": lease,
+    "make_way_for_runs": make_way,
     "renew_leases": renew,
     "adopt_open_runs": adopt,
     "stand_open_runs": stand,

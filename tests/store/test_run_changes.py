@@ -33,6 +33,9 @@ async def lease(store: ApiStore, run_id: UUID) -> None:
     grant = LeaseGrant("worker-1", b"token", NOW_US + LEASE_US)
     fired = await store.world.firing().fire_runs([fire_run(row, term, grant)], now_us=NOW_US)
     assert fired.consumed == {0}
+    if 0 in fired.made and fired.made[0].attempt == 0:  # its gate is held where runs are leased
+        order = LeaseOrder(run["shard"], term.term, run_id, 1, grant, gated=True)
+        assert (await store.world.leases().lease([order], now_us=NOW_US)).leased == {0}
 
 
 class TestATrigger:
