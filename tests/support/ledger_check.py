@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 from uuid import UUID
 
 import asyncpg
 
 from core.buckets import NO_END
+from core.errors import Invalid
 from core.jobspec import JobSpec
+from core.occurrences import occurrences_of
 from core.states import AttemptOutcome, DueKind, JobState, RunCause, RunState, TermState
 
 Row = dict[str, Any]
@@ -98,6 +101,7 @@ class LedgerCheck:
         skips = defaultdict(list)
         for skip in tables["skips"]:
             skips[skip["job_id"]].append((skip["from_us"], skip["to_us"]))
+        self._ranges(skips, scheduled)
         for job_id, wanted in self._expected.items():
             ran = {at_us for job, at_us in twice if job == job_id}
             for at_us in wanted:
@@ -112,6 +116,18 @@ class LedgerCheck:
         for run in tables["runs"]:
             if 0 < run["started_us"] < run["due_at_us"]:
                 self._say(f"run {run['run_id']}: leased {run['due_at_us'] - run['started_us']} us early")
+
+    def _ranges(self, skips: Mapping[UUID, list[tuple[int, int]]], scheduled: Rows) -> None:
+        """Skipped ranges are apart from each other and from what ran, whatever was expected."""
+        for job_id, ranges in skips.items():
+            ranges.sort()
+            for (low, high), (following, _) in pairwise(ranges):
+                if following <= high:
+                    self._say(f"job {job_id}: skipped from {low} to {high}, and again from {following}")
+        for run in scheduled:
+            at_us = run["scheduled_for_us"]
+            if any(low <= at_us <= high for low, high in skips.get(run["job_id"], ())):
+                self._say(f"job {run['job_id']}: the occurrence at {at_us} ran and was skipped")
 
     # ---- attempts ----
 
@@ -218,7 +234,8 @@ class LedgerCheck:
         """Every active job that has occurrences to come has one due row, of its present version."""
         rows = Counter((r["job_id"], r["job_version"]) for r in tables["due"] if r["kind"] == DueKind.OCCURRENCE)
         specs = {(v["job_id"], v["version"]): v["spec"] for v in tables["job_versions"]}
-        newest_us = max((run["created_us"] for run in tables["runs"]), default=0)
+        written = [run["created_us"] for run in tables["runs"]] + [skip["recorded_us"] for skip in tables["skips"]]
+        newest_us = max(written, default=0)
         for (job_id, version), count in rows.items():
             if count > 1:
                 self._say(f"job {job_id}: {count} due rows of version {version}")
@@ -226,8 +243,7 @@ class LedgerCheck:
             spec = _spec(specs.get((job["job_id"], job["version"])))
             if job["state"] != JobState.ACTIVE or spec is None or spec.schedule is None or job["error"]:
                 continue
-            goes_on = spec.schedule.next_after(max(newest_us, job["cutover_us"])) is not None
-            if goes_on and not rows[job["job_id"], job["version"]]:
+            if _goes_on(spec, max(newest_us, job["cutover_us"])) and not rows[job["job_id"], job["version"]]:
                 self._say(f"job {job['job_id']}: occurrences to come, and no due row of version {job['version']}")
 
     # ---- what workers saw ----
@@ -257,6 +273,15 @@ _TABLES = (
     "shard_marks",
     "open_runs",
 )
+
+
+def _goes_on(spec: JobSpec, after_us: int) -> bool:
+    """Whether the version has occurrences to come; one that needs calendars is not judged."""
+    try:
+        occurrences = occurrences_of(spec, {}, None)
+    except Invalid:
+        return False
+    return occurrences is not None and occurrences.next_after(after_us) is not None
 
 
 def _spec(stored: Any) -> JobSpec | None:

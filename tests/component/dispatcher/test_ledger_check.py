@@ -104,6 +104,20 @@ def run_and_skipped(ledger: Ledger) -> None:
     ledger["skips"].append({**ledger["skips"][0], "job_id": run["job_id"], "from_us": 0, "to_us": 2**60})
 
 
+def skipped_twice(ledger: Ledger) -> None:
+    skip = ledger["skips"][0]
+    ledger["skips"].append({**skip, "from_us": skip["to_us"], "to_us": skip["to_us"] + 1})
+
+
+def run_and_skipped_of_another_job(ledger: Ledger) -> None:
+    """Also where nobody said what to expect."""
+    job_id = UUID(int=7)
+    ledger["runs"].append({**run_in(ledger, RunState.SUCCEEDED, cause=1), "job_id": job_id, "run_id": UUID(int=8)})
+    at_us = ledger["runs"][-1]["scheduled_for_us"]
+    ledger["skips"].append({**ledger["skips"][0], "job_id": job_id, "from_us": at_us - 1, "to_us": at_us + 1})
+    ledger["attempts"].append({**ledger["attempts"][0], "run_id": UUID(int=8), "attempt": 1})
+
+
 def invented(ledger: Ledger) -> None:
     run_in(ledger, RunState.SUCCEEDED, cause=1)["scheduled_for_us"] += 1
 
@@ -186,6 +200,8 @@ FAULTS = [
     twice,
     lost,
     run_and_skipped,
+    skipped_twice,
+    run_and_skipped_of_another_job,
     invented,
     early,
     attempt_missing,
