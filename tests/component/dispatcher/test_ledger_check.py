@@ -104,20 +104,6 @@ def run_and_skipped(ledger: Ledger) -> None:
     ledger["skips"].append({**ledger["skips"][0], "job_id": run["job_id"], "from_us": 0, "to_us": 2**60})
 
 
-def skipped_twice(ledger: Ledger) -> None:
-    skip = ledger["skips"][0]
-    ledger["skips"].append({**skip, "from_us": skip["to_us"], "to_us": skip["to_us"] + 1})
-
-
-def run_and_skipped_of_another_job(ledger: Ledger) -> None:
-    """Also where nobody said what to expect."""
-    job_id = UUID(int=7)
-    ledger["runs"].append({**run_in(ledger, RunState.SUCCEEDED, cause=1), "job_id": job_id, "run_id": UUID(int=8)})
-    at_us = ledger["runs"][-1]["scheduled_for_us"]
-    ledger["skips"].append({**ledger["skips"][0], "job_id": job_id, "from_us": at_us - 1, "to_us": at_us + 1})
-    ledger["attempts"].append({**ledger["attempts"][0], "run_id": UUID(int=8), "attempt": 1})
-
-
 def invented(ledger: Ledger) -> None:
     run_in(ledger, RunState.SUCCEEDED, cause=1)["scheduled_for_us"] += 1
 
@@ -200,8 +186,6 @@ FAULTS = [
     twice,
     lost,
     run_and_skipped,
-    skipped_twice,
-    run_and_skipped_of_another_job,
     invented,
     early,
     attempt_missing,
@@ -232,6 +216,25 @@ async def test_a_sound_ledger_is_found_sound(told: Told) -> None:
 @pytest.mark.parametrize("spoil", FAULTS, ids=lambda spoil: spoil.__name__)
 async def test_every_planted_fault_is_found(told: Told, spoil: Callable[[Ledger], object]) -> None:
     assert told.problems(spoil) != []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_ranges_that_overlap_are_found_whatever_was_expected(told: Told) -> None:
+    tables = deepcopy(told.tables)
+    skip = {**tables["skips"][0], "job_id": UUID(int=7)}
+    tables["skips"] += [{**skip, "from_us": 10, "to_us": 20}, {**skip, "from_us": 20, "to_us": 30}]
+    assert "skipped from 10 to 20, and again from 20" in "\n".join(told.check.judge(tables, told.starts))
+    tables["skips"][-1]["from_us"] = 21
+    assert told.check.judge(tables, told.starts) == []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_run_inside_a_skipped_range_is_found_whatever_was_expected(told: Told) -> None:
+    tables = deepcopy(told.tables)
+    run = run_in(tables, RunState.SUCCEEDED, cause=1)
+    at_us = run["scheduled_for_us"]
+    tables["skips"].append({**tables["skips"][0], "job_id": run["job_id"], "from_us": at_us - 1, "to_us": at_us + 1})
+    assert f"the occurrence at {at_us} ran and was skipped" in "\n".join(told.check.judge(tables, told.starts))
 
 
 @pytest.mark.asyncio(loop_scope="module")
