@@ -122,7 +122,12 @@ class Edit:
 
     def _draft(self, present: JobRecord, new: JobSpec, around: Surroundings, at_us: int) -> _Draft:
         old = readable_spec(present)
-        return _Draft.of(new, old, around, at_us, present.job_id, self.enumerator, restored=self.restored)
+        try:
+            return _Draft.of(new, old, around, at_us, present.job_id, self.enumerator, restored=self.restored)
+        except Invalid as fault:
+            if not self.restored:
+                raise
+            raise Invalid("version", f"cannot be restored now: {fault}") from None
 
 
 @dataclass(frozen=True, slots=True)
