@@ -296,7 +296,7 @@ class TestOperations:
         await eye.execute(
             """INSERT INTO operations (namespace, operation_id, kind, state, subject, spec, progress, done, total,
                                        unchanged, created_us, updated_us, author, note)
-               VALUES ('default', $1, 2, 1, '', $2, '', 0, 1, 0, 1, 1, '', '')""",
+               SELECT 'default', $1, 2, 1, '', $2, '', 0, 1, 0, created_us, created_us, '', '' FROM jobs""",
             uuid4(),
             json.dumps({"labels": None, "caught_up": False}),
         )
