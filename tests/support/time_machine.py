@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ from uuid import UUID, uuid4
 
 from tidewheel.v1 import worker_service_pb2 as pb
 
+from controlplane.job_accounts import JobAccounts
+from controlplane.ledger import LedgerKind
 from controlplane.next_version import Creation, Deletion, Edit, Pause, PausedOccurrences, Resume
 from core.clock import US_PER_S
 from core.enumerator import Enumerator
@@ -33,7 +36,7 @@ from core.occurrences import occurrences_of
 from core.schedule import Schedule
 from core.states import SkipReason
 from core.store.job_changes import Decision
-from core.store.jobs import JobRecord
+from core.store.jobs import JobRecord, Jobs
 from tests.support.clock import ManualClock
 from tests.support.dispatcher_room import SHARDS, Room, open_room
 from tests.support.ledger_check import LedgerCheck
@@ -41,6 +44,8 @@ from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.scripted_worker import ScriptedWorker, success
 
 SETTLE_WITHIN_S = 20.0
+# What must not be in a ledger when everything has come to rest.
+GAPS = (LedgerKind.MISSING, LedgerKind.UNEXPECTED, LedgerKind.DUE)
 SLOTS = 1_000
 # Nothing that the test leaps over may end an attempt: a year is one step.
 LEASES = {"attempt_lease_s": 100_000_000.0, "heartbeat_interval_s": 40_000_000.0}
@@ -113,6 +118,14 @@ class TimeMachine:
         while (next_us := await self._next_due_us()) is not None and next_us <= target_us:
             await self.leap_to(next_us)
         await self.leap_to(max(target_us, self.now_us))
+
+    async def database_clock_jumps(self, seconds: int) -> None:
+        """The clock that decides jumps, forth or back; no other one does. Comes back when the owner has followed."""
+        assert self.owned_by is not None
+        followed = self.owned_by.clock.jumps + 1
+        self.clock.set_wall(self.now_us + seconds * US_PER_S)
+        await self._let(lambda: self.owned_by is not None and self.owned_by.clock.jumps == followed, "it follows")
+        await self.settle()
 
     async def settle(self) -> None:
         """Wait until nothing that is due is left, and no run is open that its worker has not kept."""
@@ -233,9 +246,29 @@ class TimeMachine:
         """Why the job is set aside, as the API shows it; empty when it is not."""
         return str(await self.room.eye.fetchval("SELECT error FROM jobs WHERE job_id = $1", job_id))
 
+    async def ledger(self, job_id: UUID) -> Counter[LedgerKind]:
+        """What became of every occurrence of the job from an hour before it was made until now: how many of each."""
+        job = await Jobs(self.room.database).by_id("default", job_id)
+        accounts = JobAccounts(self.room.database, self.clock, self.room.scale)
+        counted: Counter[LedgerKind] = Counter()
+        at_us: int | None = job.created_us - 3_600 * US_PER_S
+        while at_us is not None and at_us < self.now_us:
+            page = await accounts.page(job, at_us, self.now_us, 1_000)
+            for one in page.accounts:
+                counted[one.kind] += one.occurrences
+            at_us = page.next_us
+        return counted
+
     async def check(self) -> None:
-        """Let the rows be judged: each occurrence once, none early, and everything else that must hold."""
+        """Let the rows be judged: each occurrence once, none early, and everything else that must hold.
+
+        Every job's ledger must account for all of its occurrences.
+        """
         await LedgerCheck(self.room.eye).hold()
+        for job in await self.room.eye.fetch("SELECT job_id, name FROM jobs"):
+            counted = await self.ledger(job["job_id"])
+            gaps = {kind: counted[kind] for kind in GAPS if counted[kind]}
+            assert not gaps, f"the ledger of {job['name']} has {gaps}"
 
 
 def _answer(given: pb.Assignment) -> pb.Result | None:
