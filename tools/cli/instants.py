@@ -110,6 +110,8 @@ def write_age(instant: datetime | None, now: datetime) -> str:
     if instant is None:
         return ""
     seconds = round((instant - now).total_seconds())
+    if seconds == 0:
+        return "now"
     parts: list[str] = []
     left = abs(seconds)
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):

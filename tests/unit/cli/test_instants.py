@@ -90,5 +90,5 @@ def test_b133_an_instant_is_shown_in_the_wall_time_of_its_zone() -> None:
 def test_a_distance_in_time_is_told_roughly() -> None:
     assert write_age(NOW + timedelta(seconds=310), NOW) == "in 5m10s"
     assert write_age(NOW - timedelta(hours=26, minutes=3), NOW) == "1d2h ago"
-    assert write_age(NOW, NOW) == "in 0s"
+    assert write_age(NOW, NOW) == "now"
     assert write_age(None, NOW) == ""
