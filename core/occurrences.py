@@ -71,7 +71,12 @@ class Occurrences:
 
     def next_after(self, nominal_us: int) -> Occurrence | None:
         """The first occurrence whose nominal instant is later, or None. Raises SearchLimit."""
-        found_us = self._next_us(nominal_us)
+        try:
+            found_us = self._next_us(nominal_us)
+        except SearchLimit as limit:
+            if limit.at_us >= self._last_us:
+                return None
+            raise
         if found_us is None or found_us > self._last_us:
             return None
         return self._occurrence(found_us)
@@ -128,10 +133,11 @@ class Occurrences:
         return Entries(self._schedule, removers, deferral, self._offset_us, self._end_us)
 
     def _walk(self, from_us: int, to_us: int) -> Iterator[Occurrence]:
-        found = self.next_after(from_us - 1)
-        while found is not None and found.nominal_us < to_us:
+        bounded = self.until(to_us - 1)
+        found = bounded.next_after(from_us - 1)
+        while found is not None:
             yield found
-            found = self.next_after(found.nominal_us)
+            found = bounded.next_after(found.nominal_us)
 
     def _next_us(self, nominal_us: int) -> int | None:
         if self._shaping is None:
