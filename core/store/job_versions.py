@@ -21,8 +21,8 @@ _GET = statement(
     Kind.READ,
     """
     SELECT v.version, v.state, v.spec, v.payload, v.cutover_us, v.from_us, v.author, v.request_id, v.note
-    FROM unnest(CAST(:versions AS BIGINT[])) AS i(version)
-    JOIN job_versions v ON v.job_id = CAST(:job_id AS UUID) AND v.version = i.version
+    FROM job_versions v
+    WHERE v.job_id = CAST(:job_id AS UUID) AND v.version = ANY(CAST(:versions AS BIGINT[]))
     """,
 )
 _LIST = statement(

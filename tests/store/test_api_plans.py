@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from core.store.statement import STATEMENTS
 from tests.support.raw_statements import Call
 from tests.support.store_world import NOW_US, StoreWorld
+from tools.sql_lint.lint import registered
 
 pytestmark = pytest.mark.usefixtures("on_postgresql")
 
@@ -27,7 +27,7 @@ def isolation() -> str:
 @pytest.fixture
 async def crowded(world: StoreWorld) -> StoreWorld:
     """Many jobs, most of them deleted, and many runs of many jobs, with fresh statistics."""
-    assert STATEMENTS["find_open_run"]
+    registered()
     await world.eye.execute(
         f"""INSERT INTO jobs
               (job_id, namespace, name, hash, shard, version, state, cutover_us, created_us, updated_us, deleted_us)
@@ -35,7 +35,19 @@ async def crowded(world: StoreWorld) -> StoreWorld:
                    0, 0, 0, CASE WHEN n % 10 = 0 THEN 0 ELSE n END
             FROM generate_series(1, {ROWS}) AS n"""
     )
-    await world.eye.execute("INSERT INTO job_versions SELECT job_id, 1, 1, '{}', '', 0, '', '', '' FROM jobs")
+    await world.eye.execute("INSERT INTO job_versions SELECT job_id, 1, 1, '{}', '', 0, 0, '', '', '' FROM jobs")
+    await world.eye.execute(
+        f"""INSERT INTO calendars (calendar_id, namespace, name, version, created_us, updated_us)
+            SELECT gen_random_uuid(), 'n' || n % 3, 'calendar-' || n, 1, 0, 0 FROM generate_series(1, {ROWS}) AS n"""
+    )
+    await world.eye.execute(
+        f"""INSERT INTO skips SELECT gen_random_uuid(), n, n, 1, 1, 0, 0, 0 FROM generate_series(1, {ROWS}) AS n"""
+    )
+    await world.eye.execute(
+        f"""INSERT INTO due SELECT n % 4, $1::bigint + n % 100, 0, gen_random_uuid(), 1, gen_random_uuid(), 1, 0
+            FROM generate_series(1, {ROWS}) AS n""",
+        world.bucket,
+    )
     await world.eye.execute(
         f"""INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
                               home_term, ended_us)
@@ -54,7 +66,9 @@ async def conditions(world: StoreWorld, statement: str, mode: str, **params: Any
     """The index conditions of the statement's plan, by table; a scan without an index fails."""
     sql, arguments = Call(statement, params).compiled()
     async with world.eye.transaction():
-        await world.eye.execute(f"SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = {mode}")
+        for kind in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):  # as the product's sessions have it
+            await world.eye.execute(f"SET LOCAL enable_{kind} = off")
+        await world.eye.execute(f"SET LOCAL plan_cache_mode = {mode}")
         shown = await world.eye.fetchval(f"EXPLAIN (FORMAT JSON) {sql}", *arguments)
     found: dict[str, list[str]] = {}
     pending = [json.loads(shown)[0]["Plan"]]
@@ -112,3 +126,44 @@ async def test_runs_are_read_by_their_key(crowded: StoreWorld, mode: str) -> Non
     found = await conditions(crowded, "get_runs", mode, run_ids=[JOB], namespace="n1")
     assert "run_id" in found["runs"][0]
     assert "job_id" in found["jobs"][0]
+
+
+@both_modes
+async def test_versions_of_a_job_are_listed_in_the_order_of_their_key(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(crowded, "list_job_versions", mode, job_id=JOB, before=2**62, row_limit=101)
+    assert all(word in found["job_versions"][0] for word in ("job_id", "version <"))
+    assert "sorts" not in found
+    found = await conditions(crowded, "get_job_versions", mode, job_id=JOB, versions=[1, 2])
+    assert all(word in found["job_versions"][0] for word in ("job_id", "version = ANY"))
+
+
+@both_modes
+async def test_what_a_job_ran_and_skipped_is_looked_for_among_its_own_rows(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(crowded, "count_scheduled_runs", mode, job_ids=[JOB], most=100)
+    assert len(found["runs"]) == 2
+    assert all("job_id" in condition for condition in (*found["runs"], *found["skips"]))
+    assert "sorts" not in found
+
+
+@both_modes
+async def test_minutes_are_measured_within_their_buckets(crowded: StoreWorld, mode: str) -> None:
+    bucket = crowded.bucket
+    found = await conditions(
+        crowded,
+        "measure_minutes",
+        mode,
+        shards=[0, 1],
+        minutes=[7, 7],
+        from_buckets=[bucket] * 2,
+        to_buckets=[bucket + 12] * 2,
+        most=500,
+    )
+    assert all(word in found["due"][0] for word in ("shard", "bucket >=", "bucket <"))
+
+
+@both_modes
+async def test_calendars_are_found_by_their_whole_names_and_held_by_their_keys(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(crowded, "find_calendars_by_name", mode, namespace="n1", names=["calendar-1"])
+    assert all(word in found["calendars"][0] for word in ("namespace", "deleted_us", "name ="))
+    found = await conditions(crowded, "hold_calendars", mode, calendar_ids=[JOB])
+    assert "calendar_id" in found["calendars"][0]
