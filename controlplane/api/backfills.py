@@ -97,14 +97,13 @@ class BackfillRequests:
             if request.validate_only:
                 check()
                 return _only_counted(new_record(wish.call, operation, self._clock.now_us()))
-            begun = await self._store.operations.begin(
+            stored = await self._store.operations.begin(
                 wish.call,
                 operation,
                 action="job.backfill",
                 check=check,
                 render=lambda record: encode_operation(record).SerializeToString(),
             )
-            stored = begun.answer
         return await self._views.begun(operation_pb2.Operation.FromString(stored))
 
     def _new(self, wish: _Wish, job: JobRecord, count: int, *, include_run: bool) -> NewOperation:

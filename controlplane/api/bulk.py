@@ -93,8 +93,7 @@ class BulkChanges:
 
             wish = NewOperation(self._rand.uuid(), kind, "", spec, count)
             action = "jobs.pause" if kind is OperationKind.PAUSE_JOBS else "jobs.resume"
-            begun = await self._operations.begin(call, wish, action=action, check=check, render=render)
-            stored = begun.answer
+            stored = await self._operations.begin(call, wish, action=action, check=check, render=render)
         answer = job_service_pb2.ChangeJobsResponse.FromString(stored)
         answer.operation.CopyFrom(await self._views.begun(answer.operation))
         return answer

@@ -90,10 +90,10 @@ class OperationServicer(operation_service_pb2_grpc.OperationServiceServicer):
         faults.refuse()
         assert call is not None, "nothing was wrong"
         assert operation_id is not None, "nothing was wrong"
-        begun = await self._operations.cancel(
+        answer = await self._operations.cancel(
             call, operation_id, lambda operation: encode_operation(operation).SerializeToString()
         )
-        return await self._views.begun(operation_pb2.Operation.FromString(begun.answer))
+        return await self._views.begun(operation_pb2.Operation.FromString(answer))
 
 
 def _after(token: str, listing: tuple[object, ...]) -> OperationKey | None:

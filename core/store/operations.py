@@ -200,14 +200,6 @@ class OperationPage:
     more_after: OperationKey | None
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The answer of a call that asked for an operation; `operation_id` None when it is a repeated answer."""
-
-    answer: bytes
-    operation_id: UUID | None
-
-
 Render = Callable[[OperationRecord], bytes]
 
 
@@ -242,17 +234,18 @@ class Operations:
 
     async def begin(
         self, call: Call, wish: NewOperation, *, action: str, check: Callable[[], None], render: Render
-    ) -> Begun:
-        """Write down what is to be done. `check` may refuse; a repeat of the call is not checked again.
+    ) -> bytes:
+        """Write down what is to be done; the answer for the caller. `check` may refuse; a repeat of the call is not
+        checked again.
 
         Raises whatever `check` raises, RequestReused, Unavailable, OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> Begun:
+        async def body(tx: Transaction) -> bytes:
             now_us = self._clock.now_us()
             stored = await reserve(tx, call.key, now_us)
             if stored is not None:
-                return Begun(stored, None)
+                return stored
             check()
             record = new_record(call, wish, now_us)
             answer_bytes = render(record)
@@ -260,28 +253,28 @@ class Operations:
                 call, action=action, subject=wish.subject or call.key.namespace, version=0, now_us=now_us
             )
             await tx.run(_BEGIN, {**audited, **answered_params(call.key, answer_bytes), **_insert_params(record)})
-            return Begun(answer_bytes, wish.operation_id)
+            return answer_bytes
 
         return await self._database.transaction(body, repeat_unknown=True)
 
-    async def cancel(self, call: Call, operation_id: UUID, render: Render) -> Begun:
-        """Ask for the end of an operation; one whose cancel was asked for stays as it is.
+    async def cancel(self, call: Call, operation_id: UUID, render: Render) -> bytes:
+        """Ask for the end of an operation, and answer; one whose cancel was asked for stays as it is.
 
         Raises NotFound, Conflict (it has ended, or is of a kind that cannot be canceled), RequestReused, Unavailable,
         OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> Begun:
+        async def body(tx: Transaction) -> bytes:
             now_us = self._clock.now_us()
             stored = await reserve(tx, call.key, now_us)
             if stored is not None:
-                return Begun(stored, None)
+                return stored
             rows = await tx.run(_GET, {"namespace": call.key.namespace, "operation_id": operation_id})
             present = _only(rows, operation_id)
             if present.state in (OperationState.CANCELING, OperationState.CANCELED):
                 answer_bytes = render(present)
                 await answer(tx, call.key, answer_bytes)
-                return Begun(answer_bytes, operation_id)
+                return answer_bytes
             _check_cancel(present)
             record = _after(present, Moved(present.progress, event=OperationEvent.REQUEST_CANCEL), now_us)
             answer_bytes = render(record)
@@ -291,7 +284,7 @@ class Operations:
             answered = answered_params(call.key, answer_bytes)
             if not await tx.run(_CANCEL, {**audited, **answered, **_set_params(present, record)}):
                 raise RestartTransaction("the operation went on in between")
-            return Begun(answer_bytes, operation_id)
+            return answer_bytes
 
         return await self._database.transaction(body, repeat_unknown=True)
 
