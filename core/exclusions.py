@@ -61,7 +61,7 @@ class OffDays:
     cost = 1
 
     def __init__(self, days: DaySet, table: ZoneTable, label: str) -> None:
-        self._days = days
+        self.days = days
         self._table = table
         self._label = label  # with {} for what names the day
 
@@ -69,7 +69,7 @@ class OffDays:
         second = instant_us // US_PER_S
         index = self._table.index(second)
         offset = self._table.offsets_s[index]
-        run = self._days.run((second + offset) // DAY_S)
+        run = self.days.run((second + offset) // DAY_S)
         if run is None:
             return None
         first_s = max(run[0] * DAY_S - offset, self._table.starts_s[index])
@@ -82,7 +82,7 @@ class OffDays:
     def words(self, instant_us: int) -> str:
         second = instant_us // US_PER_S
         day = (second + self._table.offsets_s[self._table.index(second)]) // DAY_S
-        return self._label.format(self._days.words(day))
+        return self._label.format(self.days.words(day))
 
 
 class ExcludedLine:
@@ -92,14 +92,14 @@ class ExcludedLine:
 
     def __init__(self, text: str, line: CronLine, zoned: Zoned) -> None:
         self._text = text
-        self._line = line
+        self.line = line
         self._zoned = zoned
 
     def stretch(self, instant_us: int) -> Stretch | None:
         second = instant_us // US_PER_S
         part = self._zoned.part(second)
         if part.opens_s <= second < part.closes_s:
-            run = self._line.seconds_around(second + part.offset_s)
+            run = self.line.seconds_around(second + part.offset_s)
             if run is not None:
                 first_s = max(run[0] - part.offset_s, part.opens_s)
                 end_s = min(run[1] - part.offset_s, part.closes_s)
@@ -111,7 +111,7 @@ class ExcludedLine:
     def source_stretch(self, instant_us: int, source: Source) -> Stretch | None:
         """The days of the line, for a source whose times of day are all among the line's."""
         times = source.times_of_day
-        if times is None or not self._line.times_of_day.cover(times):
+        if times is None or not self.line.times_of_day.cover(times):
             return None
         second = instant_us // US_PER_S
         part = self._zoned.part(second)
@@ -119,7 +119,7 @@ class ExcludedLine:
         opens_s = max(part.opens_s, part.made_up_until_s)
         if not opens_s <= second < part.closes_s:
             return None
-        run = self._line.days_around((second + part.offset_s) // DAY_S)
+        run = self.line.days_around((second + part.offset_s) // DAY_S)
         if run is None:
             return None
         first_s = max(run[0] * DAY_S - part.offset_s, opens_s)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from core.calendars import CalendarContent, CalendarPin
 from core.civil import END_US
+from core.counting import DayCounter
 from core.entries import Entries
 from core.enumerator import Enumerator
 from core.errors import Invalid
@@ -114,7 +115,14 @@ class Occurrences:
 
     def nth_after(self, nominal_us: int, n: int) -> Occurrence | None:
         """The n-th (from 1) occurrence after `nominal_us`; None where there are fewer. Raises SearchLimit."""
-        return next(islice(self._walk(nominal_us + 1, END_US), n - 1, None), None)
+        removers = self._schedule.exclusions if self._shaping is None else self._shaping.removers
+        counter = DayCounter.of(self._schedule.sources, removers)
+        if counter is None:
+            return next(islice(self._walk(nominal_us + 1, END_US), n - 1, None), None)
+        from_us = max(nominal_us, (self._schedule.start_us or 0) - 1)
+        end_us = min(self._end_us, self._last_us + 1)
+        found_us = counter.nth_after(from_us, n, end_us, self._next_us)
+        return None if found_us is None or found_us >= end_us else self._occurrence(found_us)
 
     def entries(self, from_us: int, to_us: int, limit: int) -> list[Entry]:
         """Every nominal instant in [from_us, to_us) with what shapes it, also what is taken away; at most `limit`."""

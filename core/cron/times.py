@@ -21,6 +21,14 @@ class TimesOfDay(NamedTuple):
         hour, rest = divmod(second_of_day, 3600)
         return cls(1 << hour, 1 << rest // 60, 1 << rest % 60)
 
+    def mask(self) -> int:
+        """Bit s is set for each second s of the day that is one of these."""
+        hour = 0
+        for minute in range(60):
+            if self.minutes >> minute & 1:
+                hour |= self.seconds << 60 * minute
+        return sum(hour << 3600 * number for number in range(24) if self.hours >> number & 1)
+
     def cover(self, other: TimesOfDay) -> bool:
         """Whether every time of `other` is one of these."""
         return not (other.hours & ~self.hours or other.minutes & ~self.minutes or other.seconds & ~self.seconds)
