@@ -19,6 +19,8 @@ from core.schedule import Schedule
 from core.store.surroundings import MINUTE_US, Surroundings
 
 _JITTER_CANDIDATES = 4
+# Searches for the last allowed occurrence that may end without one.
+_MOST_SEARCHES = 20
 
 
 def named_calendars(schedule: Schedule | None) -> frozenset[str]:
@@ -105,5 +107,26 @@ def last_allowed(occurrences: Occurrences, from_us: int, left: int) -> int | Non
     """The last nominal instant of `left` occurrences after `from_us`; None where there are fewer anyway."""
     if left <= 0:
         return max(0, from_us)
-    last = occurrences.nth_after(from_us, left)
-    return None if last is None else last.nominal_us
+    try:
+        last = occurrences.nth_after(from_us, left)
+        return None if last is None else last.nominal_us
+    except SearchLimit:
+        return _walked(occurrences, from_us, left)
+
+
+def _walked(occurrences: Occurrences, at_us: int, left: int) -> int | None:
+    """As `last_allowed`, one by one: a search that was given up is taken up again, a few times."""
+    given_up = 0
+    while left > 0:
+        try:
+            found = occurrences.next_after(at_us)
+        except SearchLimit as limit:
+            given_up += 1
+            if given_up > _MOST_SEARCHES:
+                return None
+            at_us = limit.at_us
+            continue
+        if found is None:
+            return None
+        at_us, left = found.nominal_us, left - 1
+    return at_us

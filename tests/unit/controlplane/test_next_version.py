@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.next_version import Creation, Deletion, Edit, Pause, PausedOccurrences, Repinning, Resume
-from controlplane.pinning import jitter_candidates
+from controlplane.pinning import jitter_candidates, last_allowed
 from core.calendars import CalendarPin, DayOff, DaysOff, Window, WindowAction, Windows
 from core.enumerator import Enumerator
 from core.errors import Conflict, Invalid
 from core.jobspec import JobSpec, Pins
-from core.occurrences import Occurrence
+from core.occurrences import Occurrence, Occurrences, SearchLimit
 from core.schedule import Schedule
 from core.states import JobState
 from core.store.calendar_lookup import Contents
@@ -398,3 +398,22 @@ class TestARestoration:
 
     def test_of_a_schedule_that_is_over_is_taken(self) -> None:
         assert restored(job(MINUTELY), spec(Schedule(cron=("* * * * *",), end_us=NOW_US))).first is None
+
+
+class Hidden(Occurrences):
+    """Minutely occurrences; no search covers more than half a minute, and only so many are needed."""
+
+    def next_after(self, nominal_us: int) -> Occurrence | None:
+        found = super().next_after(nominal_us)
+        if found is not None and found.nominal_us - nominal_us > MINUTE_US // 2:
+            raise SearchLimit(nominal_us + MINUTE_US // 2)
+        return found
+
+    def nth_after(self, nominal_us: int, n: int) -> Occurrence | None:
+        raise SearchLimit(nominal_us)
+
+
+def test_the_last_run_is_found_beyond_what_one_search_covers() -> None:
+    assert last_allowed(Hidden(MINUTELY), NOW_US, 5) == NOW_US + 5 * MINUTE_US
+    assert last_allowed(Hidden(replace(MINUTELY, end_us=NOW_US + 3 * MINUTE_US)), NOW_US, 5) is None
+    assert last_allowed(Hidden(MINUTELY), NOW_US, 500) is None, "given up, not walked for ever"
