@@ -2,58 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pty
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from core.store.migrations import migrate
-from tests.support.command import Done, environment, tidewheel
-from tools.fleet import Fleet, until_served
-from tools.servers.embedded import Backing
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    """One control plane, one dispatcher, one worker for commands."""
-    with Backing() as backing:
-        asyncio.run(migrate(backing.database_url))
-        fleet = Fleet(backing, backing.home / "log", environment())
-        try:
-            fleet.start_control_plane()
-            fleet.start_dispatcher()
-            fleet.start_worker()
-            asyncio.run(until_served(fleet, dispatchers=1))
-            yield fleet
-        finally:
-            fleet.stop()
-
-
-@pytest.fixture
-def run(fleet: Fleet) -> Run:
-    """Runs a command that finds the system by its environment."""
-
-    def command(*arguments: str, stdin: str = "") -> Done:
-        return tidewheel(*arguments, environ={"TIDEWHEEL_ADDRESS": fleet.addresses}, stdin=stdin)
-
-    return command
-
-
-def until(look: Callable[[], Any], within_s: float = 30.0) -> Any:
-    """What `look` returns once it is true."""
-    deadline_s = time.monotonic() + within_s
-    while not (seen := look()):
-        assert time.monotonic() < deadline_s, f"not within {within_s:g} s"
-        time.sleep(0.1)
-    return seen
+from tests.support.command import Run, environment, tidewheel, until
+from tools.fleet import Fleet
 
 
 def test_a_job_is_registered_read_steered_and_deleted(run: Run) -> None:
@@ -67,7 +24,11 @@ def test_a_job_is_registered_read_steered_and_deleted(run: Run) -> None:
     changed = run("job", "update", "life", "--every", "1h", "--description", "what it does", "--note", "why")
     assert changed.code == 0, changed.err
     document = run("job", "get", "life", "-o", "json").document
-    assert ([one["elapsed"] for one in document["schedule"]["every"]], document["version"], document["description"]) == (
+    assert (
+        [one["elapsed"] for one in document["schedule"]["every"]],
+        document["version"],
+        document["description"],
+    ) == (
         ["3600s"],
         "2",
         "what it does",

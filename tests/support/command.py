@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ class Done:
         return lines[0]
 
 
+Run = Callable[..., Done]
+
+
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """What a command of ours is started with."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("TIDEWHEEL_", "OTEL_"))}
@@ -58,3 +62,12 @@ def tidewheel(*arguments: str, environ: Mapping[str, str] | None = None, stdin: 
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def until(look: Callable[[], Any], within_s: float = 30.0) -> Any:
+    """What `look` returns once it is true."""
+    deadline_s = time.monotonic() + within_s
+    while not (seen := look()):
+        assert time.monotonic() < deadline_s, f"not within {within_s:g} s"
+        time.sleep(0.1)
+    return seen
