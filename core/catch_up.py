@@ -286,12 +286,7 @@ class _Moment:
         try:
             return self.occurrences.last_due_before(due_us)
         except SearchLimit as limit:
-            found = self._before(limit.at_us)
-        for _ in range(_MAX_ROUNDS):
-            if found is None or found.due_us < due_us:
-                return found
-            found = self._before(found.nominal_us)
-        raise _TooFar
+            return self._before(limit.at_us)
 
     def _before(self, nominal_us: int) -> Occurrence | None:
         for _ in range(_MAX_ROUNDS):

@@ -366,11 +366,11 @@ def test_a_second_downtime_takes_from_what_the_first_one_left() -> None:
 
 
 def test_a_second_downtime_that_fills_the_cap_ends_the_first_catch_up() -> None:
-    policy = CatchUp(ALL, grace_us=5, max_runs=3, order=NEWEST)
+    policy = CatchUp(ALL, grace_us=5, max_runs=4, order=NEWEST)
     first = decide_catch_up(policy, LISTED, 60, 99, Back(40, 20))
     assert first == CatchUpDecision(skipped=Span(20, 40), next=Occurrence(60, 60))
     second = decide_catch_up(policy, LISTED, 60, 99)
-    assert (second.run, second.skipped, second.back) == ((90, 90), Span(60, 60), Back(80, 70))
+    assert (second.run, second.skipped, second.back) == ((90, 90), None, Back(80, 60))
 
 
 # --- searches that give up ---
@@ -383,6 +383,14 @@ def test_a_waypoint_makes_neither_a_run_nor_a_skip_and_the_search_goes_on_from_i
     on = decide_catch_up(CatchUp(), gap, 45, 45)
     assert on == CatchUpDecision(next=Waypoint(71, 71))
     assert decide_catch_up(CatchUp(), gap, 71, 71) == CatchUpDecision(next=Occurrence(90, 90))
+
+
+def test_from_a_waypoint_too_what_is_due_goes_before_what_is_left() -> None:
+    policy = CatchUp(ALL, grace_us=30, order=NEWEST)
+    due = decide_catch_up(policy, LISTED, 55, 65, Back(30, 20))
+    assert due == CatchUpDecision(next=Occurrence(60, 60), back=Back(30, 20))
+    not_due = decide_catch_up(policy, LISTED, 55, 59, Back(30, 20))
+    assert (not_due.run, not_due.next, not_due.back) == ((30, 30), (60, 60), Back(20, 20))
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,16 @@ def test_what_a_downtime_missed_before_a_pause_is_caught_up_on_and_the_rest_is_s
     assert head is None
 
 
+def test_a_catch_up_backwards_ends_with_what_the_pause_came_before() -> None:
+    """22:03 had begun and was not due; of what was missed 22:00 is left."""
+    job = stopped_job(JobState.PAUSED, "2026-01-10T22:03:40Z", mode=CatchUpMode.ALL, order=CatchUpOrder.NEWEST_FIRST)
+    now_us, left_us = us("2026-01-10T22:04:00Z"), us("2026-01-10T22:00:00Z")
+    row = row_of(job, us("2026-01-10T22:03:00Z"), due_at_us=now_us, back_us=left_us, back_to_us=left_us)
+    decision = decide(row, job, now_us, SCALE)
+    assert decision.run == occurrence("2026-01-10T22:00:00Z", late_by_us=150_000_000)
+    assert decision.next == standing("2026-01-10T22:03:00Z", late_by_us=150_000_000)
+
+
 def test_a_pause_that_follows_an_edit_counts_too() -> None:
     job = stopped_job(JobState.PAUSED, "2026-01-10T22:02:10Z", superseded_us=us("2026-01-10T22:01:10Z"))
     decision = decide_at(job, "2026-01-10T22:01:00Z", "2026-01-10T22:03:30Z")

@@ -149,7 +149,7 @@ stories = st.builds(Story, listings(), policies, downtimes(), stops)
 pauses = st.lists(st.integers(0, 12), min_size=1, max_size=5)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(story=stories, pauses=pauses)
 def test_every_occurrence_has_one_run_or_lies_in_one_skipped_range_and_none_runs_early(
     story: Story, pauses: list[int]
@@ -164,7 +164,7 @@ def test_every_occurrence_has_one_run_or_lies_in_one_skipped_range_and_none_runs
         assert run in story.owned, "with a due time of its own"
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(story=stories, pauses=pauses)
 def test_what_is_skipped_has_a_reason_that_holds(story: Story, pauses: list[int]) -> None:
     played = play(story, pauses)
@@ -184,7 +184,7 @@ def test_what_is_skipped_has_a_reason_that_holds(story: Story, pauses: list[int]
         assert story.stop is None or run.due_us <= story.stop[0]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(story=stories, pauses=pauses)
 def test_runs_are_in_the_order_that_is_promised(story: Story, pauses: list[int]) -> None:
     played = play(story, pauses)
@@ -204,7 +204,7 @@ def test_runs_are_in_the_order_that_is_promised(story: Story, pauses: list[int])
         assert later < earlier or between, "backwards, until a further downtime begins another catch-up"
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(listed=listings(), policy=policies, begin=st.integers(0, END), length=st.integers(0, END))
 def test_one_downtime_costs_one_range_and_runs_the_newest_that_the_cap_and_the_window_allow(
     listed: Listed, policy: CatchUp, begin: int, length: int
