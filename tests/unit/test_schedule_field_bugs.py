@@ -1,13 +1,16 @@
-"""The cron and daylight-saving cases of the field bug log, under the default rules and the alternatives."""
+"""The cases of the field bug log about cron lines, clock changes and jitter, under the default rules and the others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import pytest
 
 from core.errors import Invalid
 from core.intervals import Every
+from core.marks import Mark
+from core.occurrences import Occurrences
 from core.schedule import Schedule
 from tests.support.instants import rfc3339, us
 
@@ -188,12 +191,30 @@ def test_follows_the_field_bug_log(case: Case) -> None:
     assert all(schedule.matches(at) for at in want), "match agrees with next"
     backwards = [schedule.prev_before(at) for at in want[1:]]
     assert backwards == want[:-1], "previous agrees with next"
+    occurrences = Occurrences(schedule)
+    assert [each.nominal_us for each in occurrences.between(us(case.after) + 1, want[-1] + 1, 100)] == want
+    shown = occurrences.entries(us(case.after) + 1, want[-1] + 1, 1000)
+    assert [entry.nominal_us for entry in shown if not entry.excluded_by] == want, "the preview agrees with next"
     restarted = Schedule.from_json(schedule.to_json())
     assert [restarted.next_after(at) for at in found[:-1]] == want, "the same after a restart"
 
 
 def occurrences(line: str, zone: str, from_text: str, to_text: str) -> tuple[int, ...]:
     return Schedule(cron=(line,), zone=zone).between(us(from_text), us(to_text), 1000)
+
+
+def test_b02_a_time_that_is_skipped_because_it_does_not_exist_is_shown() -> None:
+    day = (us("2025-03-09T08:00:00Z"), us("2025-03-10T07:00:00Z"))  # 9 March in Los Angeles
+    runs = {}
+    for gap in ("end", "shift", "skip"):
+        schedule = Schedule(cron=("0 2 * * *",), zone="America/Los_Angeles", gap=gap)  # type: ignore[arg-type]
+        (entry,) = Occurrences(schedule).entries(*day, 10)
+        assert Mark.GAP in entry.marks
+        assert rfc3339(entry.nominal_us) == "2025-03-09T10:00:00Z"
+        runs[gap] = entry.excluded_by == ""
+    assert runs == {"end": True, "shift": True, "skip": False}
+    assert entry.excluded_by == "gap rule skip"
+    assert "nonexistent local time" in entry.notes[0]
 
 
 def test_b03_a_line_whose_time_is_missing_does_not_disturb_another_one() -> None:
@@ -211,6 +232,13 @@ def test_b08_one_run_on_the_day_after_the_change() -> None:
     assert [rfc3339(at) for at in day] == ["2013-10-28T11:00:00Z"]
 
 
+def test_b17_a_missing_midnight_is_answered_at_once() -> None:
+    began = time.perf_counter()
+    for gap in ("end", "shift", "skip"):
+        Schedule(cron=("0 0 * * *",), zone="America/Santiago", gap=gap).next_after(us("2018-08-11T12:00:00Z"))  # type: ignore[arg-type]
+    assert time.perf_counter() - began < 0.15, "the figure is 50 ms"
+
+
 def test_b22_the_offset_of_yesterday_is_not_kept() -> None:
     schedule = Schedule(cron=("5 2 * * *",), zone="Europe/Dublin")
     assert schedule.next_after(us("2026-03-28T12:00:00Z")) == us("2026-03-29T01:05:00Z")
@@ -218,8 +246,6 @@ def test_b22_the_offset_of_yesterday_is_not_kept() -> None:
 
 
 def test_b26_b27_a_schedule_knows_no_zone_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
@@ -260,6 +286,36 @@ def test_b46_a_one_off_years_ahead_waits() -> None:
     once = Schedule(at_us=(us("2031-01-01T00:00:00Z"),))
     assert once.next_after(us("2026-01-02T00:00:00Z")) == us("2031-01-01T00:00:00Z")
     assert once.next_after(us("2031-01-01T00:00:00Z")) is None
+
+
+@pytest.mark.parametrize("offset_us", [0, 1, 17_300_000, 120_000_000])
+def test_b47_jitter_never_runs_before_the_slot_and_never_twice(offset_us: int) -> None:
+    hourly = Occurrences(Schedule(cron=("0 * * * *",), jitter_us=120_000_000), offset_us=offset_us)
+    start = us("2026-01-01T00:00:00Z")
+    fired, at = [], hourly.next_after(start - 1)
+    while at is not None and at.nominal_us < start + 24 * 3_600_000_000:
+        fired.append(at)
+        at = hourly.next_after(at.nominal_us)  # from the slot, not from the delayed start
+    assert [each.nominal_us for each in fired] == [start + hour * 3_600_000_000 for hour in range(24)]
+    assert all(0 <= each.due_us - each.nominal_us <= 120_000_000 for each in fired)
+
+
+@pytest.mark.parametrize("offset_us", [0, 30_000_000, 59_000_000])
+def test_b49_jitter_loses_no_slot_and_stays_before_the_end(offset_us: int) -> None:
+    start = us("2026-01-01T00:00:00Z")
+    minutely = Schedule(cron=("* * * * *",), jitter_us=59_000_000)
+    hour = Occurrences(minutely, offset_us=offset_us).between(start, start + 3_600_000_000, 100)
+    assert [each.nominal_us for each in hour] == [start + minute * 60_000_000 for minute in range(60)]
+    end = us("2026-01-01T00:30:00Z")
+    bounded = Occurrences(replace(minutely, end_us=end), offset_us=offset_us).between(start, start + 3_600_000_000, 100)
+    assert [each.nominal_us for each in bounded] == [start + minute * 60_000_000 for minute in range(30)], (
+        "00:29 is last"
+    )
+    assert all(each.nominal_us <= each.due_us < end for each in bounded)
+    ends_early = Occurrences(replace(minutely, end_us=end - 50_000_000), offset_us=offset_us)
+    last = ends_early.prev_before(end)
+    assert last is not None
+    assert last.nominal_us <= last.due_us < end - 50_000_000, "cut, not lost"
 
 
 def test_b53_an_interval_keeps_its_anchor() -> None:
