@@ -119,7 +119,8 @@ class MissedFires:
         """Log what is new, and what goes on once a minute."""
         now_s = self._clock.monotonic_s()
         if problems and now_s >= self._silent_until_s:
-            log.warning("missed: %s", "; ".join(problems))
+            for problem in problems:
+                log.warning("missed: %s", problem)
             self._silent_until_s = now_s + _SAID_AGAIN_S
         elif not problems and self._silent_until_s:
             log.info("nothing is missed any more")
@@ -147,9 +148,10 @@ class MissedFires:
     def problems(self) -> Iterable[str]:
         """One line a reason, with the first few by name."""
         for reason, count in sorted(self.counts.items()):
-            first = [str(missed) for missed in self.found if missed.cause.reason is reason][:_NAMED]
-            what = "jobs" if reason is MissedFire.LOST_CHAIN else f"due rows are more than {self._after_s:g} s late"
-            yield f"{count} {what}: {WORDS[reason]}; {'first' if count > len(first) else 'namely'} {', '.join(first)}"
+            named = [str(missed) for missed in self.found if missed.cause.reason is reason][:_NAMED]
+            more = f"; and {count - len(named)} more" if count > len(named) else ""
+            what = "jobs" if reason is MissedFire.LOST_CHAIN else f"overdue by more than {self._after_s:g} s"
+            yield f"{count} {what}, {WORDS[reason]}: {'; '.join(named)}{more}"
 
     async def _late(self, now_us: int, before_us: int) -> list[LateRow]:
         shards, scale = list(self._cluster.shards), self._cluster.scale

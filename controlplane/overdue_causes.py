@@ -14,14 +14,14 @@ from core.store.overdue import LateRow
 from core.telemetry.metrics import MissedFire
 
 WORDS = {
-    MissedFire.NO_TERM: "no dispatcher owns their shard",
-    MissedFire.OWNER_SILENT: "the owner of their shard is not heard of",
-    MissedFire.SET_ASIDE: "their job could not be read and is set aside",
-    MissedFire.UNREADABLE: "the version that they belong to cannot be read",
-    MissedFire.CATCH_UP: "they wait for the catch-up pace of their namespace",
-    MissedFire.BEHIND: "their owner is behind: it fires what is late, and has not come to them yet",
-    MissedFire.STUCK: "their owner is alive and does not fire them",
-    MissedFire.LOST_CHAIN: "they have occurrences to come, and no due row stands for them",
+    MissedFire.NO_TERM: "no dispatcher owns the shard",
+    MissedFire.OWNER_SILENT: "the owner of the shard is not heard of",
+    MissedFire.SET_ASIDE: "the job could not be read and is set aside",
+    MissedFire.UNREADABLE: "the version that the due row names does not exist",
+    MissedFire.CATCH_UP: "the catch-up pace of the namespace holds it back",
+    MissedFire.BEHIND: "the owner fires what is late, and has not come to it yet",
+    MissedFire.STUCK: "the owner is alive and does not fire it",
+    MissedFire.LOST_CHAIN: "no due row stands for what is to come",
 }
 
 

@@ -54,7 +54,7 @@ class MissedFire(StrEnum):
     NO_TERM = "no_term"  # its shard has no open term
     OWNER_SILENT = "owner_silent"  # the owner of its shard is not heard of
     SET_ASIDE = "set_aside"  # its job could not be read by the owner, who looks again from time to time
-    UNREADABLE = "unreadable"  # the version that it names does not exist or cannot be read
+    UNREADABLE = "unreadable"  # the version that it names does not exist
     CATCH_UP = "catch_up"  # it waits for the catch-up pace of its namespace
     BEHIND = "behind"  # the owner fires what is late, and has not come to it yet
     STUCK = "stuck"  # the owner is alive and does not fire it
