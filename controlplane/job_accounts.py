@@ -70,7 +70,10 @@ class _Piece:
 class JobAccounts:
     """Accounts for the occurrences of one job at a time."""
 
-    def __init__(self, database: Database, clock: Clock, scale: BucketScale) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, scale: BucketScale, piece_occurrences: int = _PIECE_OCCURRENCES
+    ) -> None:
+        self._piece_occurrences = piece_occurrences
         self._database = database
         self._reads = LedgerReads(database)
         self._clock = clock
@@ -138,7 +141,7 @@ class JobAccounts:
         series = await self._series_of(history, version)
         owned: dict[int, Owned] = {}
         if version is not None and version.state is not JobState.DELETED and series.occurrences is not None:
-            entries, end_us = _entries(series.occurrences, from_us, end_us)
+            entries, end_us = _entries(series.occurrences, from_us, end_us, self._piece_occurrences)
             owned = {entry.nominal_us: Owned(entry, version.version, version.state) for entry in entries}
         for each in history.one_offs.values():
             if from_us <= each.at_us < end_us and (each.at_us not in owned or owned[each.at_us].entry.excluded_by):
@@ -183,7 +186,7 @@ class JobAccounts:
         series = await self._series_of(history, version)
         if series.occurrences is None:
             return {}
-        entries, _ = _entries(series.occurrences, one_off.at_us, one_off.at_us + 1)
+        entries, _ = _entries(series.occurrences, one_off.at_us, one_off.at_us + 1, 8)
         return {entry.nominal_us: Owned(entry, version.version, version.state) for entry in entries}
 
     async def _series_of(self, history: _History, version: LedgerVersion | None) -> _Series:
@@ -241,17 +244,17 @@ class JobAccounts:
         return None
 
 
-def _entries(occurrences: Occurrences, from_us: int, to_us: int) -> tuple[list[Entry], int]:
+def _entries(occurrences: Occurrences, from_us: int, to_us: int, limit: int) -> tuple[list[Entry], int]:
     """One entry an instant, and how far they go; what counts goes before what is taken away at the same instant."""
     try:
-        found = occurrences.entries(from_us, to_us, _PIECE_OCCURRENCES)
-    except SearchLimit as limit:
-        return [], min(to_us, max(limit.at_us, from_us) + 1)
+        found = occurrences.entries(from_us, to_us, limit)
+    except SearchLimit as stop:
+        return [], min(to_us, max(stop.at_us, from_us) + 1)
     kept: dict[int, Entry] = {}
     for entry in found:
         if entry.nominal_us not in kept or not entry.excluded_by:
             kept[entry.nominal_us] = entry
-    return list(kept.values()), to_us if len(found) < _PIECE_OCCURRENCES else found[-1].nominal_us + 1
+    return list(kept.values()), to_us if len(found) < limit else found[-1].nominal_us + 1
 
 
 def _owner(history: _History, owned: Owned | None) -> LedgerVersion | None:
