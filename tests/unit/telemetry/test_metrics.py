@@ -17,6 +17,7 @@ from core.telemetry.health import Health
 from core.telemetry.metrics import (
     ControlPlaneMetrics,
     DispatcherMetrics,
+    MissedFire,
     ProcessMetrics,
     RefusedWrite,
     Stage,
@@ -30,7 +31,7 @@ LABELS: dict[str, set[str]] = {
     "stage": set(Stage),
     "statement": set(RefusedWrite),
     "outcome": {member.name.lower() for member in (*RunState, *AttemptOutcome)},
-    "reason": {member.name.lower() for member in SkipReason},
+    "reason": {member.name.lower() for member in (*SkipReason, *MissedFire)},
     "loop": {"due", "lead"},
     "method": {"/tidewheel.v1.JobService/GetJob"},
     "code": {"OK"},
