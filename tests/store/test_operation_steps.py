@@ -296,6 +296,25 @@ class TestABackfillThatIsCanceled:
         states = [RunState(row["state"]) for row in await store.world.rows("runs")]
         assert (states.count(RunState.LEASED), states.count(RunState.CANCELED)) == (1, 59)
 
+    async def test_leaves_what_a_dispatcher_leases_while_it_is_being_taken_back(self, store: OperationStore) -> None:
+        await store.create()
+        operation = (await store.step(await store.begin_backfill(hours=1))).operation
+        await store.cancel_operation(operation)
+        leasing = store.world.eye.transaction()
+        await leasing.start()
+        await store.world.eye.execute(
+            """UPDATE runs SET state = 2, attempt = 1, lease_until_us = 1, not_before_us = 0, started_us = 1
+               WHERE scheduled_for_us = $1""",
+            NOW_US - HOUR_US,
+        )
+        stepping = asyncio.ensure_future(store.step(await store.again(operation)))
+        await asyncio.sleep(0.1)
+        assert not stepping.done()
+        await leasing.commit()
+        assert len((await stepping).canceled) == 59
+        states = [RunState(row["state"]) for row in await store.world.rows("runs")]
+        assert (states.count(RunState.LEASED), states.count(RunState.CANCELED)) == (1, 59)
+
     async def test_makes_nothing_more(self, store: OperationStore) -> None:
         await store.create()
         operation = (await store.step(await store.begin_backfill(hours=10))).operation
