@@ -51,9 +51,10 @@ def _interval(every: Every, schedule: Schedule) -> str:
     since = f", counted from {utc_text(anchor_us)}" if anchor_us is not None else ""
     if every.elapsed_us is not None:
         return f"Every {span_text(every.elapsed_us)} of elapsed time{since}; clocks that are set change nothing."
-    count, unit = (every.days, "days") if every.days is not None else (every.months, "months")
-    clamped = "; in a month that is too short, on its last day" if unit == "months" else ""
-    return f"Every {count} {unit} at the same wall time in {schedule.zone}{since}{clamped}."
+    count, unit = (every.days, "day") if every.days is not None else (every.months, "month")
+    clamped = "; in a month that is too short, on its last day" if unit == "month" else ""
+    period = unit if count == 1 else f"{count} {unit}s"
+    return f"Every {period} at the same wall time in {schedule.zone}{since}{clamped}."
 
 
 def _line(text: str, schedule: Schedule) -> str:
