@@ -24,6 +24,8 @@ from core.search import Search, SearchLimit
 from core.sources import sources_of
 from core.zones import UTC_NAME, zone
 
+__all__ = ["Every", "Schedule"]
+
 _OF_THE_JOB = frozenset({"exclude_calendars", "windows", "max_runs", "jitter_us"})  # no question here looks at them
 
 
