@@ -160,9 +160,7 @@ class TestUpdates:
             after = await update(plane, "a", "schedule", schedule=job_pb2.Schedule(every=[every(period_s)]))
             assert after.schedule.anchor == before.schedule.anchor
         moved = Timestamp(seconds=before.schedule.anchor.seconds - 13)
-        after = await update(
-            plane, "a", "schedule", schedule=job_pb2.Schedule(every=[every(300)], anchor=moved)
-        )
+        after = await update(plane, "a", "schedule", schedule=job_pb2.Schedule(every=[every(300)], anchor=moved))
         assert after.schedule.anchor == moved
 
     async def test_can_take_the_schedule_away(self, plane: ControlPlane, eye: asyncpg.Connection) -> None:

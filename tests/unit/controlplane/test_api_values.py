@@ -101,8 +101,10 @@ class TestSchedules:
     )
     def test_carry_a_slot_key_only_where_a_line_uses_it(self, line: str, keyed: bool) -> None:
         """Equal schedules of many jobs stay equal, so that their work is shared."""
-        schedule = decode_schedule(job_pb2.Schedule(cron=[line]), "s", now_us=0, hash_key="ns/a").schedule
-        assert schedule.hash_key == ("ns/a" if keyed else "")
+        excluding = job_pb2.Schedule(cron=["* * * * *"], exclude=job_pb2.Exclusions(cron=[line]))
+        for message in (job_pb2.Schedule(cron=[line]), excluding):
+            schedule = decode_schedule(message, "s", now_us=0, hash_key="ns/a").schedule
+            assert schedule.hash_key == ("ns/a" if keyed else "")
 
 
 class TestInstants:
