@@ -223,8 +223,10 @@ class Room:
         )
         return cutover[0]
 
-    async def trigger(self, job_id: UUID, *, delay_s: float = 0.0, payload: bytes | None = None) -> UUID:
-        """Make one run, beside others that are open."""
+    async def trigger(
+        self, job_id: UUID, *, delay_s: float = 0.0, payload: bytes | None = None, allow_overlap: bool = True
+    ) -> UUID:
+        """Make one run: beside others that are open, or as the job's overlap policy has it. Raises Conflict."""
         made: list[RunRecord] = []
         name = await self.eye.fetchval("SELECT name FROM jobs WHERE job_id = $1", job_id)
 
@@ -232,7 +234,7 @@ class Room:
             made[:] = [run]
             return b""
 
-        wish = Trigger(name, payload, round(delay_s * US_PER_S), allow_overlap=True)
+        wish = Trigger(name, payload, round(delay_s * US_PER_S), allow_overlap)
         await self.run_changes.trigger(self.call(), wish, keep)
         return made[0].run_id
 

@@ -242,13 +242,17 @@ def fire_chain(
     makes_run: bool = True,
     expect_version: int | None = None,
     open_from_us: int = 0,
+    back_us: int | None = None,
+    back_to_us: int | None = None,
 ) -> FireChain:
     """The decision to fire `row`; with `next_us` the chain moves on, without it ends."""
     run = None
     if makes_run:
         run_id = job.run_id(row.scheduled_for_us)
         run = NewRun(run_id, row.scheduled_for_us, row.due_at_us, lease, overlap, max_buffered)
-    following = None if next_us is None else NextOccurrence(world.scale.bucket_of(next_us), next_us, next_us)
+    following = None
+    if next_us is not None:
+        following = NextOccurrence(world.scale.bucket_of(next_us), next_us, next_us, back_us, back_to_us)
     version = job.version if expect_version is None else expect_version
     return FireChain(key_of(row, term), job.job_id, job.version, version, run, skipped, following, open_from_us)
 
