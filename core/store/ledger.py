@@ -89,10 +89,14 @@ _CHAINS = statement(
     """
     SELECT d.job_version, d.scheduled_for_us, d.back_us, d.back_to_us
     FROM shard_marks m
-    JOIN due d ON d.shard = m.shard AND d.bucket >= m.watermark AND d.bucket < CAST(:to_bucket AS BIGINT)
-    WHERE m.shard = CAST(:shard AS BIGINT) AND d.shard = CAST(:shard AS BIGINT)
-      AND d.id = ANY(CAST(:ids AS UUID[]))
-    LIMIT CAST(:row_limit AS BIGINT)
+    CROSS JOIN LATERAL (
+      SELECT n.job_version, n.scheduled_for_us, n.back_us, n.back_to_us
+      FROM due n
+      WHERE n.shard = m.shard AND n.bucket >= m.watermark AND n.bucket < CAST(:to_bucket AS BIGINT)
+        AND n.id = ANY(CAST(:ids AS UUID[]))
+      LIMIT CAST(:row_limit AS BIGINT)
+    ) AS d
+    WHERE m.shard = CAST(:shard AS BIGINT)
     """,
 )
 _VERSION_ROWS = 500

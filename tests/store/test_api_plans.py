@@ -167,3 +167,27 @@ async def test_calendars_are_found_by_their_whole_names_and_held_by_their_keys(c
     assert all(word in found["calendars"][0] for word in ("namespace", "deleted_us", "name ="))
     found = await conditions(crowded, "hold_calendars", mode, calendar_ids=[JOB])
     assert "calendar_id" in found["calendars"][0]
+
+
+@both_modes
+async def test_what_a_ledger_is_made_of_is_read_in_the_order_of_its_keys(crowded: StoreWorld, mode: str) -> None:
+    bounds = {"job_id": JOB, "from_us": 0, "to_us": NOW_US, "row_limit": 100}
+    found = await conditions(crowded, "list_runs_of_range", mode, **bounds)
+    assert all(word in found["runs"][0] for word in ("job_id", "scheduled_for_us >=", "scheduled_for_us <"))
+    assert "sorts" not in found
+    found = await conditions(crowded, "list_skips_of_range", mode, **bounds)
+    assert all(word in found["skips"][0] for word in ("job_id", "from_us >=", "from_us <"))
+    assert "sorts" not in found
+    found = await conditions(crowded, "list_skips_before", mode, job_id=JOB, from_us=NOW_US, row_limit=100)
+    assert all(word in found["skips"][0] for word in ("job_id", "from_us <"))
+    assert "sorts" not in found
+    found = await conditions(crowded, "list_versions_of_range", mode, **bounds)
+    assert all("job_id" in condition for condition in found["job_versions"])
+    assert any("version >=" in condition for condition in found["job_versions"])
+    assert "sorts" not in found
+
+
+@both_modes
+async def test_chains_are_looked_for_above_the_watermark(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(crowded, "find_chains", mode, shard=1, to_bucket=crowded.bucket, ids=[JOB], row_limit=1)
+    assert all(word in found["due"][0] for word in ("shard", "bucket >=", "bucket <"))
