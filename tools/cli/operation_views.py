@@ -143,4 +143,7 @@ def _when(call: Call, operation: operation_pb2.Operation, name: str) -> str:
     if not operation.HasField(name):
         return ""
     instant = to_datetime(getattr(operation, name))
-    return f"{write_instant(instant)} ({write_age(instant, call.now)})"
+    # What happened while this command ran needs no age, and has none by the clock that the command began with.
+    return (
+        f"{write_instant(instant)} ({write_age(instant, call.now)})" if instant < call.now else write_instant(instant)
+    )
