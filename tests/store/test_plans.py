@@ -16,6 +16,7 @@ from core.store.completion import Ending
 from core.store.discovery import BucketRange, Discovery
 from core.store.gates import WaitingKey
 from core.store.leases import LeaseOrder, Renewal
+from core.store.overdue import Overdue
 from tests.support.polling import eventually
 from tests.support.raw_statements import captured
 from tests.support.store_world import NOW_US, SHARDS, Job, StoreWorld, fire_chain, fire_run, grant
@@ -37,6 +38,22 @@ async def scan(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
 async def lowest(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
     ranges = [BucketRange(shard, world.bucket, world.bucket + 2) for shard in range(SHARDS)]
     return lambda: Discovery(world.database).lowest(ranges)
+
+
+async def overdue(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    high = world.bucket + 2
+    return lambda: Overdue(world.database).late(range(SHARDS), before_us=NOW_US, high_bucket=high, limit_per_shard=200)
+
+
+async def put_off(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    coming = range(world.bucket, world.bucket + 13)
+    return lambda: Overdue(world.database).put_off(
+        range(SHARDS), coming, before_us=NOW_US, limit_per_shard=1000, limit=500
+    )
+
+
+async def anywhere(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
+    return lambda: Overdue(world.database).anywhere({job.chain_id: job.shard})
 
 
 async def fire_moving(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]]:
@@ -177,7 +194,7 @@ both_modes = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generi
 
 
 @both_modes
-@pytest.mark.parametrize("act", [scan, lowest])
+@pytest.mark.parametrize("act", [scan, lowest, overdue, put_off, anywhere])
 async def test_a_scan_of_due_is_bounded_by_shard_and_both_buckets(crowded: StoreWorld, act: Act, mode: str) -> None:
     plans = await plan_of(crowded, act, mode)
     (condition,) = conditions(plans, "due")
@@ -223,8 +240,9 @@ async def test_a_gate_looks_at_the_runs_themselves_and_at_their_jobs_recent_and_
 
 
 @both_modes
-async def test_a_job_is_joined_by_its_key(crowded: StoreWorld, mode: str) -> None:
-    plans = await plan_of(crowded, fire_moving, mode)
+@pytest.mark.parametrize("act", [fire_moving, overdue, put_off])
+async def test_a_job_is_joined_by_its_key(crowded: StoreWorld, act: Act, mode: str) -> None:
+    plans = await plan_of(crowded, act, mode)
     assert all(names(condition, {"job_id"}) for condition in conditions(plans, "jobs"))
 
 
