@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from core.clock import US_PER_S
 from core.states import DueKind
 from core.store.decisions import FireChain, FireRun
 from core.store.discovery import DueRow
@@ -19,6 +20,7 @@ from dispatcher.holdings import HeldTerm
 from dispatcher.jobs import JobVersion, Unreadable
 from dispatcher.pace import HORIZON_US, Pace
 from dispatcher.planner import SET_ASIDE_RETRY_US, Decision, chain_item, decide, due_key, put_off, set_aside
+from dispatcher.presence import Presence
 from dispatcher.routes import route_of
 from dispatcher.runtime import Memory, Runtime
 
@@ -56,9 +58,11 @@ class Drafting:
         self._memory = memory
         self._delivery = delivery
         self._pace = Pace(runtime.settings.catch_up_runs_per_s)
+        self.presence = Presence()
 
     def draft(self, held: Mapping[DueRow, HeldTerm], now_us: int) -> Drafts:
         """Decide about every row, in the order given."""
+        self.presence.look(now_us)
         drafts = Drafts()
         seen: set[UUID] = set()
         for row, term in held.items():
@@ -83,7 +87,7 @@ class Drafting:
     def _occurrence(self, row: DueRow, job: JobVersion, held: HeldTerm, now_us: int) -> Draft | None:
         """The row's draft; None where it waits in memory."""
         decision = decide(row, job, now_us, self._runtime.scale)
-        turn_us = self._turn_us(row, job, decision, now_us)
+        turn_us = self._turn_us(row, job, decision, held, now_us)
         if turn_us > now_us + HORIZON_US:
             return Draft(row, job, put_off(row, job, held, turn_us, self._runtime.scale), None)
         if turn_us > now_us:
@@ -92,11 +96,17 @@ class Drafting:
         drawn = self._draw(job, now_us) if decision.run is not None else None
         return Draft(row, job, chain_item(row, job, decision, None if drawn is None else drawn.grant, held), drawn)
 
-    def _turn_us(self, row: DueRow, job: JobVersion, decision: Decision, now_us: int) -> int:
+    def _turn_us(self, row: DueRow, job: JobVersion, decision: Decision, held: HeldTerm, now_us: int) -> int:
         """When the decision may be carried out: a late run waits for its turn, and lets go first what is on time."""
-        if decision.run is None or not decision.late:
+        run = decision.run
+        if run is None or not decision.late or run.due_us >= self._attended_since_us(job, held, now_us):
             return now_us
         return self._pace.ask(job.namespace, row.id, now_us, decision.yields_us)
+
+    def _attended_since_us(self, job: JobVersion, held: HeldTerm, now_us: int) -> int:
+        """Since when this dispatcher would have fired at their time the occurrences of this version."""
+        held_for_s = self._runtime.clock.monotonic_s() - held.since_s
+        return max(now_us - round(held_for_s * US_PER_S), self.presence.since_us, job.cutover_us)
 
     def _run(self, row: DueRow, job: JobVersion, held: HeldTerm, now_us: int) -> Draft:
         drawn = self._draw(job, now_us)

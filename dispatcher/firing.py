@@ -86,8 +86,10 @@ class DueLoop:
                 await self._fire(rows, now_us)
             finally:
                 self._idle.set()
-        if self._pulse is not None and not self._troubled:
-            self._pulse.beat()
+        if not self._troubled:
+            self._drafting.presence.went_on(clock.now_us())
+            if self._pulse is not None:
+                self._pulse.beat()
         return bool(rows)
 
     def _sleep_s(self) -> float:

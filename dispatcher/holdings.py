@@ -41,6 +41,8 @@ class HeldTerm:
     doubted_s: float = float("-inf")
     # Both counts, as they stood before the last adoption that was completed.
     resolved: tuple[int, int] | None = None
+    # Monotonic seconds of the claim.
+    since_s: float = 0.0
 
     @property
     def whole(self) -> bool:
@@ -107,6 +109,7 @@ class Holdings:
             marks.open_from_us,
             proven_s,
             stand_before_us=marks.open_from_us,
+            since_s=proven_s,
         )
         self._terms[held.key] = held
         self._by_shard.setdefault(row.shard, []).append(held)

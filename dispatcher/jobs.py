@@ -48,6 +48,7 @@ class JobVersion:
     stopped_us: int | None = None
     stopped_as: JobState | None = None
     was_set_aside: bool = False
+    cutover_us: int = 0
     occurrences: Occurrences | None = field(default=None, repr=False, compare=False)
 
 
@@ -150,6 +151,7 @@ class Jobs:
             stored.stopped_us,
             None if stored.stopped_as is None else JobState(stored.stopped_as),
             bool(stored.error) and stored.version == stored.current_version,
+            stored.cutover_us,
             None if occurrences is None else occurrences.until(stored.superseded_us),
         )
 

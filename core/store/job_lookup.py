@@ -22,7 +22,8 @@ _LOAD = statement(
     Kind.READ,
     """
     SELECT v.job_id, v.version, j.namespace, j.name, j.hash, v.spec, v.payload, v.trace, j.version AS current_version,
-           n.cutover_us AS superseded_us, h.cutover_us AS stopped_us, h.state AS stopped_as, j.error
+           n.cutover_us AS superseded_us, h.cutover_us AS stopped_us, h.state AS stopped_as, j.error,
+           v.cutover_us
     FROM unnest(CAST(:job_ids AS UUID[]), CAST(:versions AS BIGINT[])) AS i(job_id, version)
     JOIN job_versions v ON v.job_id = i.job_id AND v.version = i.version
     JOIN jobs j ON j.job_id = i.job_id
@@ -60,6 +61,7 @@ class StoredVersion:
     `superseded_us` is when the next version took over: occurrences of this one end there (inclusive). None for the
     present version. `stopped_us` is when the job was first paused or deleted (`stopped_as`) after it, None if never: of
     its occurrences those that become due later are not run. `error` is why the job was set aside, empty if it was not.
+    `cutover_us` is when this version took over.
     """
 
     job_id: UUID
@@ -75,6 +77,7 @@ class StoredVersion:
     stopped_us: int | None = None
     stopped_as: int | None = None
     error: str = ""
+    cutover_us: int = 0
 
 
 class JobLookup:
