@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
-from tidewheel.v1 import job_pb2
+from tidewheel.v1 import job_pb2, job_service_pb2
 from tidewheel.v1.job_service_pb2 import (
     CreateJobRequest,
     DeleteJobRequest,
@@ -269,3 +269,13 @@ async def test_b128_the_trace_of_the_request_is_kept_with_what_it_makes(
         "SELECT trace ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-01$' FROM job_versions v JOIN jobs j ON j.job_id = v.job_id"
         " WHERE j.name = 'b'"
     )
+
+
+async def test_every_method_of_the_service_is_answered(plane: ControlPlane) -> None:
+    """With nothing in it no request is sound, but none is unknown."""
+    for method in job_service_pb2.DESCRIPTOR.services_by_name["JobService"].methods:
+        request = getattr(job_service_pb2, method.input_type.name)()
+        answers: list[Any] = await asyncio.gather(getattr(plane.jobs, method.name)(request), return_exceptions=True)
+        answer = answers[0]
+        if isinstance(answer, grpc.aio.AioRpcError):
+            assert answer.code() is grpc.StatusCode.INVALID_ARGUMENT, f"{method.name}: {answer}"
