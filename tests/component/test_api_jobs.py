@@ -275,7 +275,6 @@ async def test_every_method_of_the_service_is_answered(plane: ControlPlane) -> N
     """With nothing in it no request is sound, but none is unknown."""
     for method in job_service_pb2.DESCRIPTOR.services_by_name["JobService"].methods:
         request = getattr(job_service_pb2, method.input_type.name)()
-        answers: list[Any] = await asyncio.gather(getattr(plane.jobs, method.name)(request), return_exceptions=True)
-        answer = answers[0]
+        answer: Any = (await asyncio.gather(getattr(plane.jobs, method.name)(request), return_exceptions=True))[0]
         if isinstance(answer, grpc.aio.AioRpcError):
             assert answer.code() is grpc.StatusCode.INVALID_ARGUMENT, f"{method.name}: {answer}"

@@ -128,7 +128,10 @@ class TestReferencesToCalendars:
         await change(store, Deletion(Enumerator()))
         assert await references(store) == []
 
-    async def test_and_a_deletion_of_the_calendar_exclude_each_other(self, store: ApiStore) -> None:
+    async def test_and_a_deletion_of_the_calendar_exclude_each_other(
+        self, store: ApiStore, on_postgresql: None
+    ) -> None:
+        """On PostgreSQL one waits for the other; CockroachDB refuses the later COMMIT."""
         pin = await calendar(store)
         deletion = store.world.eye.transaction()
         await deletion.start()
@@ -140,7 +143,9 @@ class TestReferencesToCalendars:
             await creating
         assert await store.world.rows("jobs") == []
 
-    async def test_wait_for_a_change_of_the_calendar_and_name_its_new_version(self, store: ApiStore) -> None:
+    async def test_wait_for_a_change_of_the_calendar_and_name_its_new_version(
+        self, store: ApiStore, on_postgresql: None
+    ) -> None:
         pin = await calendar(store)
         update = store.world.eye.transaction()
         await update.start()
