@@ -1,9 +1,10 @@
 """Reads crontabs: each line becomes a job or a problem, and says what could not be kept. Pure: text in, values out.
 
 Follows crontab(5): environment lines hold for the lines after them, the first unescaped `%` ends the command and begins
-its standard input, `CRON_TZ` sets the zone that times are read in, `TZ` only the command's own. System crontabs have a
-user column after the time. Two spellings are ours: the line `# tidewheel: seconds` makes every later line have six time
-fields, seconds first; and any line may begin with `@every 2s`. Called by `tidewheel import crontab`.
+its standard input, `CRON_TZ` sets the zone that times are read in, `TZ` only the command's own, `RANDOM_DELAY` becomes
+jitter: one delay a job, the same for every run. System crontabs have a user column after the time. Two spellings are
+ours: the line `# tidewheel: seconds` makes every later line have six time fields, seconds first; and any line may begin
+with `@every 2s`. Called by `tidewheel import crontab`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.clock import US_PER_S
 from core.cron import parse_line, uses_slots
 from core.errors import Invalid
 from core.schedule import Schedule
@@ -20,6 +22,7 @@ from core.zones import zone
 from tools.crontab_names import JobNames
 
 DEFAULT_SHELL = "/bin/sh"
+MAX_DELAY_MIN = 1440
 
 _ENVIRONMENT = re.compile(r"""(?:"([^"]*)"|'([^']*)'|([A-Za-z_][A-Za-z0-9_]*))\s*=\s*(.*)""", re.DOTALL)
 _DIRECTIVE = re.compile(r"#\s*tidewheel:\s*(.*)", re.IGNORECASE)
@@ -30,7 +33,6 @@ _NEEDS_SHELL = re.compile(r"[|&;<>()$`*?\[\]{}~#!\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=
 _BUILTINS = frozenset({".", ":", "cd", "exec", "eval", "export", "source", "ulimit", "umask", "unset", "set", "exit"})
 # Settings of cron itself that say what happens around a command.
 _NOT_KEPT = {
-    "RANDOM_DELAY": "the random delay is not kept: give the job jitter instead",
     "START_HOURS_RANGE": "the range of starting hours is not kept",
     "MAILFROM": "no mail is sent",
     "CONTENT_TYPE": "no mail is sent",
@@ -91,6 +93,7 @@ class _Reader:
     _cron_notes: dict[str, str] = field(default_factory=dict)
     _bad_zone_line: int | None = None
     _seconds: bool = False
+    _jitter_us: int = 0
     _comments: list[str] = field(default_factory=list)
 
     def read(self, line_no: int, line: str) -> None:
@@ -128,6 +131,8 @@ class _Reader:
             self._bad_zone_line = None
         elif name == "MAILTO":
             self._mail_to = value
+        elif name == "RANDOM_DELAY":
+            self._jitter_us = _minutes_us(value)
         elif name in _NOT_KEPT:
             self._cron_notes[name] = f"{name} (line {line_no}): {_NOT_KEPT[name]}"
         elif not name or "\0" in name + value:
@@ -159,6 +164,7 @@ class _Reader:
                     zone=self.zone,
                     anchor_us=self._anchor(times),
                     hash_key=name if uses_slots(times) else "",
+                    jitter_us=self._jitter_us,
                 ),
                 argv=() if uses_shell else tuple(shlex.split(command)),
                 shell_command=command if uses_shell else "",
@@ -227,6 +233,12 @@ def needs_shell(command: str) -> bool:
     except ValueError:
         return True  # an open quote: the shell shall say so
     return not words or words[0] in _BUILTINS
+
+
+def _minutes_us(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,4}", value) or int(value) > MAX_DELAY_MIN:
+        raise Invalid("RANDOM_DELAY", f"must be a number of minutes from 0 to {MAX_DELAY_MIN}")
+    return int(value) * 60 * US_PER_S
 
 
 def _unquoted(value: str) -> str:

@@ -109,15 +109,24 @@ def test_lines_after_an_unknown_zone_are_not_run_in_another_one() -> None:
     assert found[2].schedule.zone == "Europe/Berlin"
 
 
-def test_what_cron_would_have_mailed_or_delayed_is_noted() -> None:
-    first, second = jobs('MAILTO=ops@example.com\nRANDOM_DELAY=5\n0 1 * * * /bin/a\nMAILTO=""\n0 1 * * * /bin/b\n')
+def test_what_cron_would_have_mailed_or_put_off_is_noted() -> None:
+    first, second = jobs(
+        'MAILTO=ops@example.com\nSTART_HOURS_RANGE=3-22\n0 1 * * * /bin/a\nMAILTO=""\n0 1 * * * /bin/b\n'
+    )
     assert first.notes == (
-        "RANDOM_DELAY (line 2): the random delay is not kept: give the job jitter instead",
+        "START_HOURS_RANGE (line 2): the range of starting hours is not kept",
         "output is not mailed to ops@example.com: its tail is kept with the run",
     )
     assert second.notes == first.notes[:1]
     assert "MAILTO" not in first.env
-    assert "RANDOM_DELAY" not in first.env
+    assert "START_HOURS_RANGE" not in first.env
+
+
+def test_a_random_delay_becomes_jitter_of_the_lines_after_it() -> None:
+    found = jobs("0 1 * * * /bin/a\nRANDOM_DELAY=45\n@every 1h /bin/b\nRANDOM_DELAY=0\n0 3 * * * /bin/c\n")
+    assert [each.schedule.jitter_us for each in found] == [0, 45 * 60 * 1_000_000, 0]
+    assert all("RANDOM_DELAY" not in each.env for each in found)
+    assert found[1].notes == ()
 
 
 @pytest.mark.parametrize(
@@ -202,6 +211,8 @@ def test_comments_directly_above_describe_the_job() -> None:
         ("# tidewheel: secs", "directive: the one directive is"),
         ("0~30 * * * * /bin/a", "minute: '0~30' is not understood"),
         ('""=x', "environment: a variable needs a name"),
+        ("RANDOM_DELAY=1441", "RANDOM_DELAY: must be a number of minutes from 0 to 1440"),
+        ("RANDOM_DELAY=soon", "RANDOM_DELAY: must be a number of minutes from 0 to 1440"),
     ],
 )
 def test_what_cannot_be_kept_is_reported_with_its_line(text: str, reason: str) -> None:

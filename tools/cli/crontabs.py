@@ -184,6 +184,8 @@ def job_of(item: ImportedJob, options: ImportOptions) -> job_pb2.Job:
     else:
         job.schedule.cron.append(line)
         job.schedule.zone = item.schedule.zone
+    if item.schedule.jitter_us:
+        job.schedule.jitter.FromMicroseconds(item.schedule.jitter_us)
     return job
 
 
