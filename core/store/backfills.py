@@ -42,12 +42,16 @@ _VERSION = statement(
 _WITH_RUN = statement(
     "find_instants_with_run",
     Kind.READ,
-    # A backfill's run that was taken back before it started leaves the instant without one.
+    # One look an instant, by key. A run that a backfill took back before it started leaves the instant without one.
     """
-    SELECT DISTINCT r.scheduled_for_us
+    SELECT i.at_us
     FROM unnest(CAST(:instants_us AS BIGINT[])) AS i(at_us)
-    JOIN runs r ON r.job_id = CAST(:job_id AS UUID) AND r.scheduled_for_us = i.at_us
-    WHERE r.cause = 1 OR (r.cause = 3 AND NOT (r.state = 6 AND r.attempt = 0))
+    CROSS JOIN LATERAL (
+      SELECT r.run_id FROM runs r
+      WHERE r.job_id = CAST(:job_id AS UUID) AND r.scheduled_for_us = i.at_us
+        AND (r.cause = 1 OR (r.cause = 3 AND NOT (r.state = 6 AND r.attempt = 0)))
+      LIMIT 1
+    ) AS made
     """,
 )
 _WALK = statement(
@@ -333,7 +337,7 @@ async def _with_run(source: Database | Transaction, job_id: UUID, instants: Sequ
     if not instants:
         return set()
     rows = await source.run(_WITH_RUN, {"job_id": job_id, "instants_us": list(instants)})
-    return {row.scheduled_for_us for row in rows}
+    return {row.at_us for row in rows}
 
 
 async def _walk(tx: Transaction, work: _Work) -> Sequence[Row[Any]]:
