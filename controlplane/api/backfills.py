@@ -22,7 +22,8 @@ from core.states import OperationKind
 from core.store.audit import Call
 from core.store.backfills import Backfills, BackfillSpec
 from core.store.jobs import JobRecord, Jobs
-from core.store.operations import NewOperation, OperationRecord, Operations, new_record
+from core.store.operation_records import NewOperation, OperationRecord, new_record
+from core.store.operations import Operations
 
 Handler = Callable[[Any, Origin], Awaitable[Any]]
 

@@ -17,7 +17,8 @@ from core.rand import Rand
 from core.states import JobState, OperationKind
 from core.store.audit import Call
 from core.store.job_batches import JobBatches
-from core.store.operations import NewOperation, OperationRecord, Operations
+from core.store.operation_records import NewOperation, OperationRecord
+from core.store.operations import Operations
 
 Wish = job_service_pb2.PauseJobsRequest | job_service_pb2.ResumeJobsRequest
 Handler = Callable[[Any, Origin], Awaitable[Any]]

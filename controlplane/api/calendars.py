@@ -20,7 +20,7 @@ from core.jobspec import check_job_name, check_namespace
 from core.rand import Rand
 from core.store.audit import Call
 from core.store.calendars import CalendarRecord, Calendars
-from core.store.operations import OperationRecord
+from core.store.operation_records import OperationRecord
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -12,7 +12,7 @@ from controlplane.operations.runner import OperationRunner
 from core.errors import OutcomeUnknown, Unavailable
 from core.states import OperationKind, OperationState
 from core.store.backfills import BackfillProgress
-from core.store.operations import OperationRecord
+from core.store.operation_records import OperationRecord
 
 _KINDS: Final = {
     OperationKind.BACKFILL: operation_pb2.OPERATION_KIND_BACKFILL,

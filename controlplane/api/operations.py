@@ -14,7 +14,8 @@ from controlplane.api.violations import Violations
 from core.civil import END_US
 from core.errors import Invalid
 from core.jobspec import check_namespace
-from core.store.operations import OperationKey, Operations
+from core.store.operation_records import OperationKey
+from core.store.operations import Operations
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -16,7 +16,8 @@ from controlplane.hints import HintSink
 from core.clock import US_PER_S, Clock
 from core.errors import Conflict, Invalid, NotFound, OutcomeUnknown, Unavailable
 from core.states import OperationEvent, OperationState
-from core.store.operations import Moved, OperationRecord, Operations, Stepped
+from core.store.operation_records import Moved, OperationRecord, Stepped
+from core.store.operations import Operations
 from core.tasks import Wake
 
 log = logging.getLogger(__name__)

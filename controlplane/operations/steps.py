@@ -15,7 +15,8 @@ from core.enumerator import Enumerator
 from core.states import JobState, OperationEvent, OperationKind, OperationState
 from core.store.backfills import Backfills
 from core.store.job_batches import JobBatches, JobSketch
-from core.store.operations import Moved, OperationRecord, Operations, Stepped
+from core.store.operation_records import Moved, OperationRecord, Stepped
+from core.store.operations import Operations
 
 
 @dataclass(frozen=True, slots=True)

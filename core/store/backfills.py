@@ -27,7 +27,8 @@ from core.states import OperationEvent, OperationState, RunState
 from core.store.calendar_lookup import load_contents
 from core.store.database import Database, Transaction
 from core.store.fencing import LANDING
-from core.store.operations import Moved, OperationRecord, Stepped, move, operation_in
+from core.store.operation_records import Moved, OperationRecord, Stepped
+from core.store.operations import move, operation_in
 from core.store.statement import Kind, statement
 
 _VERSION = statement(

@@ -22,7 +22,8 @@ from core.errors import AlreadyExists, Conflict, Invalid, NotFound
 from core.states import OperationKind
 from core.store.audit import AUDITED, Call, audited_params
 from core.store.database import Database, Transaction
-from core.store.operations import NewOperation, OperationRecord, add_operation
+from core.store.operation_records import NewOperation, OperationRecord
+from core.store.operations import add_operation
 from core.store.requests import ANSWERED, answered_params, reserve
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction

@@ -22,7 +22,8 @@ from core.store.database import Database, Transaction
 from core.store.job_changes import Decision, NextVersion, first_landing, following, stored_spec
 from core.store.jobs import JobRecord, job_record
 from core.store.landing import land_many
-from core.store.operations import Moved, OperationRecord, Stepped, move, operation_in
+from core.store.operation_records import Moved, OperationRecord, Stepped
+from core.store.operations import move, operation_in
 from core.store.statement import Kind, statement
 from core.store.surroundings import gather
 from core.store.transact import RestartTransaction

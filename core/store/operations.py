@@ -8,8 +8,7 @@ steps themselves are in job_batches.py and backfills.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,15 +16,18 @@ from sqlalchemy import Row
 
 from core.clock import Clock
 from core.errors import Conflict, NotFound
-from core.states import (
-    OPEN_OPERATION_STATES,
-    OPERATION_TRANSITIONS,
-    OperationEvent,
-    OperationKind,
-    OperationState,
-)
+from core.states import OperationEvent, OperationKind, OperationState
 from core.store.audit import AUDITED, Call, audited_params
 from core.store.database import Database, Transaction
+from core.store.operation_records import (
+    Moved,
+    NewOperation,
+    OperationKey,
+    OperationPage,
+    OperationRecord,
+    new_record,
+    stepped_on,
+)
 from core.store.requests import ANSWERED, answer, answered_params, recall, reserve
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
@@ -120,84 +122,6 @@ _CANCEL = statement(
 )
 _LAST_ID = UUID(int=(1 << 128) - 1)
 _END_US = 1 << 62
-_MAX_ERROR_CHARS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class OperationRecord:
-    """An operation as it stands. `spec` says what it does, in the words of its kind; `progress` how far it came."""
-
-    namespace: str
-    operation_id: UUID
-    kind: OperationKind
-    state: OperationState
-    subject: str
-    spec: Mapping[str, Any]
-    progress: str
-    done: int
-    total: int
-    unchanged: int
-    created_us: int
-    updated_us: int
-    ended_us: int
-    author: str
-    note: str
-    error: str
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there may be something left to do."""
-        return self.state in OPEN_OPERATION_STATES
-
-
-@dataclass(frozen=True, slots=True)
-class NewOperation:
-    """What is asked for; `total` steps were counted."""
-
-    operation_id: UUID
-    kind: OperationKind
-    subject: str
-    spec: Mapping[str, Any]
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What a step came to: `done` steps more, of which `unchanged` changed nothing, and where to go on.
-
-    `event` ends the operation. `error` is what it met, kept with what it met before.
-    """
-
-    progress: str
-    done: int = 0
-    unchanged: int = 0
-    event: OperationEvent | None = None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Stepped:
-    """An operation after a step, and what is worth a hint: shards in which due rows landed, runs that were canceled.
-
-    `rest_s` is how long there is nothing to do, 0 for nothing to wait for.
-    """
-
-    operation: OperationRecord
-    landed: frozenset[int] = frozenset()
-    canceled: tuple[tuple[int, UUID], ...] = ()
-    rest_s: float = 0.0
-
-
-OperationKey = tuple[int, UUID]
-"""Where a page ended: (created_us, operation id)."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperationPage:
-    """Operations, newest first; `more_after` says where to go on when there may be further ones."""
-
-    operations: tuple[OperationRecord, ...]
-    more_after: OperationKey | None
 
 
 Render = Callable[[OperationRecord], bytes]
@@ -276,7 +200,7 @@ class Operations:
                 await answer(tx, call.key, answer_bytes)
                 return answer_bytes
             _check_cancel(present)
-            record = _after(present, Moved(present.progress, event=OperationEvent.REQUEST_CANCEL), now_us)
+            record = stepped_on(present, Moved(present.progress, event=OperationEvent.REQUEST_CANCEL), now_us)
             answer_bytes = render(record)
             audited = audited_params(
                 call, action="operation.cancel", subject=str(operation_id), version=0, now_us=now_us
@@ -313,7 +237,7 @@ async def operation_in(tx: Transaction, operation: OperationRecord) -> Operation
 
 async def move(tx: Transaction, present: OperationRecord, moved: Moved, now_us: int) -> OperationRecord:
     """Write what a step came to; the operation afterwards."""
-    record = _after(present, moved, now_us)
+    record = stepped_on(present, moved, now_us)
     if not await tx.run(_MOVE, _set_params(present, record)):
         raise RestartTransaction("the operation was moved in between")
     return record
@@ -326,28 +250,6 @@ async def add_operation(tx: Transaction, call: Call, wish: NewOperation, now_us:
     return record
 
 
-def new_record(call: Call, wish: NewOperation, now_us: int) -> OperationRecord:
-    """The operation as it begins."""
-    return OperationRecord(
-        namespace=call.key.namespace,
-        operation_id=wish.operation_id,
-        kind=wish.kind,
-        state=OperationState.RUNNING,
-        subject=wish.subject,
-        spec=wish.spec,
-        progress="",
-        done=0,
-        total=wish.total,
-        unchanged=0,
-        created_us=now_us,
-        updated_us=now_us,
-        ended_us=0,
-        author=call.actor,
-        note=call.note,
-        error="",
-    )
-
-
 def _check_cancel(present: OperationRecord) -> None:
     if not present.is_open:
         raise Conflict(
@@ -357,28 +259,6 @@ def _check_cancel(present: OperationRecord) -> None:
         raise Conflict(
             "a calendar's change cannot be canceled half way: change the calendar again", field="operation_id"
         )
-
-
-def _after(present: OperationRecord, moved: Moved, now_us: int) -> OperationRecord:
-    state = present.state if moved.event is None else OPERATION_TRANSITIONS[present.state, moved.event]
-    updated_us = max(now_us, present.updated_us + 1)
-    done, unchanged = present.done + moved.done, present.unchanged + moved.unchanged
-    total = max(present.total, done)
-    if state is OperationState.SUCCEEDED:
-        # What was counted and was not met any more had come into the wanted state, or had gone, by itself.
-        done, unchanged = total, unchanged + total - done
-    errors = [present.error, moved.error] if moved.error not in present.error else [present.error]
-    return replace(
-        present,
-        state=state,
-        progress=moved.progress,
-        done=done,
-        total=total,
-        unchanged=unchanged,
-        updated_us=updated_us,
-        ended_us=0 if state in OPEN_OPERATION_STATES else updated_us,
-        error="; ".join(filter(None, errors))[:_MAX_ERROR_CHARS],
-    )
 
 
 def _insert_params(record: OperationRecord) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from core.clock import US_PER_S
 from core.errors import Conflict, NotFound, RequestReused
 from core.states import JobState, OperationState, RunState
-from core.store.operations import OperationRecord
+from core.store.operation_records import OperationRecord
 from tests.support.db_faults import DbFaults
 from tests.support.operation_store import HOUR_US, NEW_YEAR, OperationStore, id_of
 from tests.support.store_world import NOW_US, StoreWorld

@@ -18,7 +18,8 @@ from core.store.audit import Call
 from core.store.backfills import Backfills, BackfillSpec
 from core.store.calendars import CalendarChanged, CalendarRecord, Calendars
 from core.store.job_batches import JobBatches
-from core.store.operations import NewOperation, OperationRecord, Operations, Stepped
+from core.store.operation_records import NewOperation, OperationRecord, Stepped
+from core.store.operations import Operations
 from tests.support.api_store import NAMESPACE, ApiStore, shown_job
 from tests.support.store_world import NOW_US
 
