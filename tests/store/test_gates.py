@@ -6,13 +6,16 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from core.clock import US_PER_S
 from core.policy import Overlap
 from core.states import RunCause, RunState
+from core.store.database import DatabaseConfig
 from core.store.gates import WaitingKey
 from core.store.leases import Leased, LeaseOrder
+from tests.support.raw_statements import captured, connect, fetch
 from tests.support.store_world import LEASE_US, NOW_US, OTHER, Job, StoreWorld, fire_chain, grant
 
 PENDING, LEASED, CANCELED = RunState.PENDING, RunState.LEASED, RunState.CANCELED
@@ -296,6 +299,32 @@ class TestAtTheSameTime:
                 world.firing().fire_chains([item], now_us=NOW_US), lease(world, order(waiting)), return_exceptions=False
             )
             assert await self.started(world) == before + 1
+
+    @pytest.mark.usefixtures("on_postgresql")
+    @pytest.mark.parametrize("policy", [Overlap.BUFFER_ALL, Overlap.CANCEL_OTHER, Overlap.SKIP])
+    async def test_a_firing_that_does_not_see_the_lease_sees_its_run_wait(
+        self, world: StoreWorld, store_config: DatabaseConfig, policy: Overlap
+    ) -> None:
+        """Step by step: the lease is written and not committed while the occurrence fires."""
+        term, job = await world.own(0), await world.plant_job()
+        waiting = await waits(world, job, NOW_US - US_PER_S)
+        row = await world.plant_occurrence(job)
+        item = fire_chain(world, job, row, term, lease=grant(), next_us=NEXT_US, overlap=policy, max_buffered=9)
+        leasing = await captured(world.database, lambda: lease(world, order(waiting)))
+        session = await connect(store_config, "leasing")
+        try:
+            transaction = session.transaction()
+            await transaction.start()
+            await fetch(session, leasing)
+            await world.firing().fire_chains([item], now_us=NOW_US)
+            try:
+                await transaction.commit()
+            except asyncpg.SerializationError:
+                await lease(world, order(waiting))
+        finally:
+            await session.close()
+        assert await self.started(world) == 1
+        assert (await world.run(waiting))["state"] == LEASED
 
     async def test_leases_of_all_that_wait(self, world: StoreWorld) -> None:
         await world.own(0)

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from core.clock import US_PER_S
 from core.fence import FenceView, TermRow
+from core.policy import Overlap
 from core.states import AttemptOutcome, DueKind, RunState, TermState
 from core.store.completion import Ending
 from core.store.decisions import FireChain, FireRun
@@ -72,6 +73,9 @@ WHERE w.what = 'write' AND w.moment > e.moment
 """
 
 
+Act = Callable[[], Awaitable[None]]
+
+
 @dataclass
 class Chain:
     """A job of the play: `times` occurrences, `every_us` apart."""
@@ -80,6 +84,7 @@ class Chain:
     first_us: int
     every_us: int
     times: int
+    overlap: Overlap = Overlap.ALLOW
 
     @property
     def occurrences(self) -> list[int]:
@@ -135,9 +140,14 @@ class Play:
             self.now_us += WIDTH_US
         raise AssertionError(f"the play does not end: {await self.world.due(SHARD)}")
 
-    def _random_act(self) -> Callable[[], Awaitable[None]]:
+    def _random_act(self) -> Act:
         owner = self.random.choice(self.owners)
-        acts: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+        acts = self.acts(owner)
+        return self.random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]
+
+    def acts(self, owner: Owner) -> list[tuple[int, Act]]:
+        """What may be done next, with its weight."""
+        return [
             (3, self.land),
             (2, lambda: self.claim(owner)),
             (4, lambda: self.decide(owner)),
@@ -145,7 +155,6 @@ class Play:
             (4, lambda: self.end(owner)),
             (4, lambda: self.finish_buckets(owner)),
         ]
-        return self.random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]
 
     async def land(self) -> None:
         """A new job lands its first occurrence, sometimes in the past."""
@@ -195,7 +204,9 @@ class Play:
                 continue
             chain = self.chains[row.job_id]
             next_us = chain.after(row.scheduled_for_us)
-            item = fire_chain(self.world, chain.job, row, term, lease=lease, next_us=next_us)
+            item = fire_chain(
+                self.world, chain.job, row, term, lease=lease, next_us=next_us, overlap=chain.overlap, max_buffered=2
+            )
             (ending if next_us is None else moving).append(item)
         firing = self.world.firing(owner.name)
         for batch in (moving, ending):
