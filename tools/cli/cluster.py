@@ -71,7 +71,6 @@ async def status(call: Call) -> None:
             ("shards", f"{answer.owned_shards} owned, {answer.unowned_shards} without owner, of {answer.shard_count}"),
             ("bucket", f"{answer.bucket_width_ms / 1000:g} s"),
             ("problems", "" if answer.problems else "none"),
+            *(("problem", problem) for problem in answer.problems),
         ]
     )
-    for problem in answer.problems:
-        call.printer.facts([("problem", problem)])
