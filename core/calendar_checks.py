@@ -16,7 +16,7 @@ from core.zones import UTC_NAME, zone
 MAX_DAYS = 5_000
 MAX_WORKING = 500
 MAX_WINDOWS = 500
-MAX_RECURRING_WINDOWS = 32
+MAX_RECURRING_WINDOWS = 16
 """Each is looked at for every occurrence, so that a search of a schedule with eight calendars stays bounded."""
 MAX_DURATION_US = 31 * DAY_S * US_PER_S
 MAX_NAME = 128

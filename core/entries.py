@@ -137,7 +137,7 @@ class Entries:
     def _due(self, at_us: int, marks: set[Mark], notes: list[str]) -> int:
         free_us = at_us
         if self._deferral is not None:
-            free_us = self._deferral.end_of(at_us)[0] or at_us
+            free_us = self._deferral.end_of(at_us) or at_us
             if free_us != at_us:
                 marks.add(Mark.DEFERRED)
                 until = local_text(free_us, self._table)

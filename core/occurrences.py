@@ -159,7 +159,7 @@ class Occurrences:
     def _occurrence(self, nominal_us: int) -> Occurrence:
         due_us: int | None = nominal_us
         if self._shaping is not None and self._shaping.deferral is not None:
-            due_us, _ = self._shaping.deferral.end_of(nominal_us)
+            due_us = self._shaping.deferral.end_of(nominal_us)
         return Occurrence(nominal_us, min((due_us or nominal_us) + self._offset_us, self._end_us - 1))
 
     def _put_off_past(self, due_us: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from core.calendars import Window, Windows
 from core.civil import END_US
@@ -21,7 +22,8 @@ from core.firetimes import GapRule, RepeatRule, Source, Zoned
 from core.zones import UTC_NAME, zone_table
 
 MAX_STEPS = 500
-"""Windows that are looked at for the end of one deferral; one that does not end by then has no end."""
+"""Questions to windows for the end of one deferral; one that does not end by then has no end."""
+_LEAST_HOPS = 4
 _MINUTE_S = 60
 
 
@@ -33,25 +35,36 @@ class RecurringWindow:
         self._duration_us = duration_us
         # Windows that begin minute by minute (or second by second) and are as long are seen as one at a glance.
         self._grain_s = _MINUTE_S if line.of_minutes else 1
-        self._solid = None
-        if duration_us >= self._grain_s * US_PER_S:
-            self._solid = replace(line, seconds=SIXTY) if self._grain_s == _MINUTE_S else line
+        begins = line.minutes if line.of_minutes else line.seconds
+        joins = duration_us >= self._grain_s * US_PER_S and begins & begins >> 1
+        self._solid = (replace(line, seconds=SIXTY) if line.of_minutes else line) if joins else None
 
-    def around(self, instant_us: int) -> Stretch | None:
-        """The windows that hold the instant, and those that are seen to join on."""
+    def until(self, instant_us: int) -> int | None:
+        """The end of the windows that hold the instant, and of those that are seen to join on; None outside of all."""
         last_us = self._zoned.before(instant_us + 1)
         if last_us is None or last_us + self._duration_us <= instant_us:
             return None
+        _, end_us = self._solid_around(last_us)
+        return max(last_us, end_us - self._grain_s * US_PER_S) + self._duration_us
+
+    def since(self, instant_us: int) -> int:
+        """The beginning of the windows that hold the instant, which lies in one, and of those that join on."""
         first_us = self._zoned.after(instant_us - self._duration_us)
-        first_us = last_us if first_us is None else min(first_us, last_us)
-        if self._solid is None:
-            return Stretch(first_us, last_us + self._duration_us)
-        part = self._zoned.part(last_us // US_PER_S)
-        run = self._solid.seconds_around(last_us // US_PER_S + part.offset_s)
-        if run is not None and part.opens_s <= last_us // US_PER_S < part.closes_s:
-            first_us = min(first_us, max(run[0] - part.offset_s, part.opens_s) * US_PER_S)
-            last_us = max(last_us, (min(run[1] - part.offset_s, part.closes_s) - self._grain_s) * US_PER_S)
-        return Stretch(first_us, last_us + self._duration_us)
+        if first_us is None or first_us > instant_us:
+            return instant_us
+        from_us, _ = self._solid_around(first_us)
+        return min(first_us, from_us)
+
+    def _solid_around(self, begin_us: int) -> tuple[int, int]:
+        """[first, end) of the instants at which windows begin without a pause around one that begins at `begin_us`."""
+        second = begin_us // US_PER_S
+        if self._solid is not None:
+            part = self._zoned.part(second)
+            run = self._solid.seconds_around(second + part.offset_s)
+            if run is not None and part.opens_s <= second < part.closes_s:
+                first_s = max(run[0] - part.offset_s, part.opens_s)
+                return first_s * US_PER_S, min(run[1] - part.offset_s, part.closes_s) * US_PER_S
+        return begin_us, begin_us + self._grain_s * US_PER_S
 
 
 class WindowSet:
@@ -73,15 +86,22 @@ class WindowSet:
                 self._ends.append(to_us)
         self.cost = 1 + 2 * len(self._recurring)
 
-    def around(self, instant_us: int) -> Stretch | None:
-        """The windows that hold the instant, with those that touch them as far as is seen; None outside of all."""
-        found = [held for each in self._recurring if (held := each.around(instant_us)) is not None]
+    def until(self, instant_us: int) -> int | None:
+        """The end of the windows that hold the instant, as far as is seen of those that touch; None outside of all."""
+        ends = [end_us for each in self._recurring if (end_us := each.until(instant_us)) is not None]
         index = bisect_right(self._starts, instant_us) - 1
         if index >= 0 and instant_us < self._ends[index]:
-            found.append(Stretch(self._starts[index], self._ends[index]))
-        if not found:
-            return None
-        return Stretch(min(held.from_us for held in found), max(held.until_us for held in found))
+            ends.append(self._ends[index])
+        return max(ends, default=None)
+
+    def since(self, instant_us: int) -> int:
+        """The beginning of the windows that hold the instant, as far as is seen; itself outside of all."""
+        index = bisect_right(self._starts, instant_us) - 1
+        begins = [instant_us]
+        if index >= 0 and instant_us < self._ends[index]:
+            begins.append(self._starts[index])
+        begins += [each.since(instant_us) for each in self._recurring if each.until(instant_us) is not None]
+        return min(begins)
 
     def words(self, instant_us: int) -> str:
         """The calendar, and the window's name if it has one, for an instant that lies in a window."""
@@ -89,7 +109,7 @@ class WindowSet:
             if each is None:
                 inside = (window.from_us or 0) <= instant_us < (window.to_us or 0)
             else:
-                inside = each.around(instant_us) is not None
+                inside = each.until(instant_us) is not None
             if inside and window.name:
                 return f"window {self._name} ({window.name})"
         return f"window {self._name}"
@@ -114,54 +134,84 @@ class InWindows:
 
     def stretch(self, instant_us: int) -> Stretch | None:
         for each in self._sets:
-            if (held := each.around(instant_us)) is not None:
-                return held
+            if (until_us := each.until(instant_us)) is not None:
+                return Stretch(each.since(instant_us), until_us)
         return None
 
     def source_stretch(self, instant_us: int, source: Source) -> Stretch | None:
         return None
 
     def words(self, instant_us: int) -> str:
-        return next((each.words(instant_us) for each in self._sets if each.around(instant_us)), "window")
+        return next((each.words(instant_us) for each in self._sets if each.until(instant_us)), "window")
+
+
+class WayOut(NamedTuple):
+    """Where a deferral ends. Where `end_us` is None, nothing from the instant to `endless_until_us` has an end."""
+
+    end_us: int | None
+    endless_until_us: int
+    steps: int
 
 
 class Deferral:
-    """Puts off what lies in windows that say so, to the end of the last one that joins on."""
+    """Puts off what lies in windows that say so, to the end of the last one that joins on.
+
+    Goes from window to window a bounded number of times: what does not come out by then has no end.
+    """
 
     def __init__(self, sets: Sequence[WindowSet]) -> None:
         self._sets = sets
         self.cost = sum(each.cost for each in sets)
+        self._most = max(_LEAST_HOPS, MAX_STEPS // self.cost)
 
-    def end_of(self, instant_us: int) -> tuple[int | None, int]:
-        """(the instant at which it is outside of all windows, or None where there is none; the steps that took)."""
-        steps = 0
-        while True:
-            steps += self.cost
-            held = [found.until_us for each in self._sets if (found := each.around(instant_us)) is not None]
-            if not held:
-                return instant_us, steps
-            instant_us = max(held)
-            if instant_us >= END_US or steps > MAX_STEPS + 2 * self.cost:
-                return None, steps
+    def end_of(self, instant_us: int) -> int | None:
+        """The instant at which it is outside of all windows: itself, or a later one. None where there is none."""
+        reached, out = self._reached(instant_us, self._most)
+        return reached[-1] if out else None
+
+    def way_out(self, instant_us: int) -> WayOut:
+        """`end_of`, and what is known where it is None."""
+        reached, out = self._reached(instant_us, 2 * self._most)
+        hops = len(reached) - 1
+        if out and hops <= self._most:
+            return WayOut(reached[-1], instant_us, self.cost * hops)
+        if reached[-1] >= END_US:
+            return WayOut(None, END_US, self.cost * hops)
+        # Whatever lies before the j-th end that was reached needs at most j windows less to come out.
+        return WayOut(None, max(reached[hops - self._most - 1], instant_us + 1), self.cost * hops)
+
+    def since(self, instant_us: int) -> int:
+        """The beginning of the windows that hold the instant, as far as is seen; itself outside of all."""
+        return min(each.since(instant_us) for each in self._sets)
 
     def start_of(self, instant_us: int) -> int:
         """The instant from which all up to `instant_us` is put off past it; the one after it where it is in no window.
 
         Where that is too far back to see, an instant before which nothing that is put off past it has an end.
         """
-        steps = 0
         from_us = instant_us + 1
-        while from_us > 0 and steps <= MAX_STEPS + 4 * self.cost:
-            steps += self.cost
-            held = [found.from_us for each in self._sets if (found := each.around(from_us - 1)) is not None]
-            if not held:
+        for _ in range(self._most + 2):  # a way back may take one window more than the way there
+            if self._until(from_us - 1) is None:
                 break
-            from_us = min(held)
+            from_us = self.since(from_us - 1)
         return from_us
+
+    def _reached(self, instant_us: int, most: int) -> tuple[list[int], bool]:
+        """(the instant and the ends of at most `most` windows on the way out, one more if it goes on; came out)."""
+        reached = [instant_us]
+        while len(reached) <= most + 1 and reached[-1] < END_US:
+            until_us = self._until(reached[-1])
+            if until_us is None:
+                return reached, True
+            reached.append(until_us)
+        return reached, False
+
+    def _until(self, instant_us: int) -> int | None:
+        return max((end_us for each in self._sets if (end_us := each.until(instant_us)) is not None), default=None)
 
     def words(self, instant_us: int) -> str:
         """The window that the instant lies in."""
-        return next((each.words(instant_us) for each in self._sets if each.around(instant_us)), "window")
+        return next((each.words(instant_us) for each in self._sets if each.until(instant_us)), "window")
 
 
 class DeferredAway:
@@ -174,20 +224,22 @@ class DeferredAway:
         self.cost = deferral.cost + (skipping.cost if skipping else 0)
 
     def stretch(self, instant_us: int) -> Stretch | None:
-        end_us, steps = self._deferral.end_of(instant_us)
+        way = self._deferral.way_out(instant_us)
+        end_us = way.end_us
         if end_us == instant_us:
             return None
         if end_us is None:
-            return Stretch(instant_us, instant_us + 1, steps)
+            return Stretch(self._deferral.since(instant_us), way.endless_until_us, way.steps)
         if end_us >= self._end_us or (self._skipping is not None and self._skipping.stretch(end_us) is not None):
-            return Stretch(instant_us, end_us, steps)  # whatever lies between is put off to the same end
+            # Whatever lies between is put off to the same end.
+            return Stretch(self._deferral.since(instant_us), end_us, way.steps)
         return None
 
     def source_stretch(self, instant_us: int, source: Source) -> Stretch | None:
         return None
 
     def words(self, instant_us: int) -> str:
-        end_us, _ = self._deferral.end_of(instant_us)
+        end_us = self._deferral.end_of(instant_us)
         window = self._deferral.words(instant_us)
         if end_us is None:
             return f"{window}, which has no end"

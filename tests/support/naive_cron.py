@@ -83,22 +83,6 @@ class NaiveWalk:
         return sorted(instant for instant in found if self.from_s <= instant <= self.instants[-1])
 
 
-def naive_occurrences(
-    line: NaiveSeries,
-    zone: ZoneInfo,
-    from_s: int,
-    to_s: int,
-    *,
-    gap: str = "end",
-    repeat: str = "first",
-    step_s: int = 60,
-    lead_s: int = 25 * 3600,
-) -> list[int]:
-    """The occurrences of one line in [from_s, to_s), found by looking at every `step_s` seconds."""
-    walk = NaiveWalk(zone, from_s, to_s, step_s=step_s, lead_s=lead_s)
-    return walk.occurrences(line, gap=gap, repeat=repeat)
-
-
 def _pass(wall: datetime, zone: ZoneInfo) -> str | None:
     """Which of two passes this is; None where the wall time comes once."""
     shown = wall.replace(tzinfo=None)

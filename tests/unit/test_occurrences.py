@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from uuid import UUID
@@ -160,12 +161,43 @@ def test_windows_that_never_end_leave_nothing_and_say_so_in_time() -> None:
             assert occurrences.at(NOON) is None
 
 
+def test_what_is_too_many_windows_away_from_the_end_has_none_for_any_question() -> None:
+    # From 01:00 to 09:00 minute after minute is a window of its own, of two lines in turn.
+    turns = deferring(
+        Window(cron="*/2 1-8 2 6 *", duration_us=MINUTE_US), Window(cron="1-59/2 1-8 2 6 *", duration_us=MINUTE_US)
+    )
+    occurrences = Occurrences(Schedule(cron=("*/3 * * * *",), windows=("turns",)), {"turns": turns})
+    start, end = us("2026-06-02T00:00:00Z"), us("2026-06-02T12:00:00Z")
+    there = [at for at in range(start, end, 3 * MINUTE_US) if occurrences.at(at) is not None]
+    assert us("2026-06-02T02:00:00Z") not in there
+    assert us("2026-06-02T08:57:00Z") in there
+
+    def walk(ask: Callable[[int], Occurrence | None], at_us: int) -> list[int]:
+        found = []
+        while start <= at_us < end:
+            try:
+                following = ask(at_us)
+            except SearchLimit as limit:
+                assert limit.at_us != at_us  # noqa: PT017
+                at_us = limit.at_us
+                continue
+            assert following is not None
+            at_us = following.nominal_us
+            found.append(at_us)
+        return found[:-1]  # the last one lies outside
+
+    assert walk(occurrences.next_after, start) == there[1:]
+    assert walk(occurrences.prev_before, end - 1)[::-1] == there
+    shown = [each.nominal_us for each in occurrences.entries(start, end, 1000) if not each.excluded_by]
+    assert shown == there
+
+
 def test_as_many_windows_as_may_be_are_searched_in_bounded_time() -> None:
     content = skipping(
-        *(Window(from_us=n * 1000, to_us=n * 1000 + 10) for n in range(468)),
+        *(Window(from_us=n * 1000, to_us=n * 1000 + 10) for n in range(484)),
         *(
             Window(cron=f"{n},{n + 28} {n % 24} * * *", duration_us=MINUTE_US * 30, zone="Europe/Dublin")
-            for n in range(32)
+            for n in range(16)
         ),
     )
     names = tuple("abcdefgh")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
@@ -19,7 +20,7 @@ from core.occurrences import Occurrence, Occurrences, SearchLimit
 from core.schedule import Schedule
 from core.zones import ZoneTable, zone, zone_table
 from tests.support.cron_strategies import ZONES, random_line
-from tests.support.naive_cron import NaiveWalk, naive_occurrences
+from tests.support.naive_cron import NaiveLine, NaiveWalk
 from tests.support.naive_schedule import inside, put_off
 from tests.support.schedule_strategies import MINUTE_ZONES, Shaped, random_shaped
 
@@ -61,10 +62,10 @@ def near_a_change(draw: Random, name: str, *, within_s: int) -> int:
     return (around + draw.randint(-within_s, within_s)) // 60 * 60
 
 
-def build(line: str, name: str, gap: str, repeat: str) -> Schedule | None:
+def build(line: str, name: str, gap: str, repeat: str, exclude: tuple[str, ...] = ()) -> Schedule | None:
     """The schedule, or None where the drawn days never exist."""
     try:
-        return Schedule(cron=(line,), zone=name, gap=gap, repeat=repeat)  # type: ignore[arg-type]
+        return Schedule(cron=(line,), zone=name, gap=gap, repeat=repeat, exclude_cron=exclude)  # type: ignore[arg-type]
     except Invalid as refusal:
         if "never fires" in refusal.rule:
             return None
@@ -75,20 +76,41 @@ def compare(draw: Random, name: str, *, seconds: bool = False) -> int:
     """Compare one drawn line over one stretch of time; returns how many occurrences agreed."""
     line, naive = random_line(draw, seconds=seconds)
     gap, repeat = draw.choice(GAPS), draw.choice(REPEATS)
-    schedule = build(line, name, gap, repeat)
+    excluded = excluded_lines(draw, line, naive) if seconds else []
+    schedule = build(line, name, gap, repeat, tuple(text for text, _ in excluded))
     if schedule is None:
         return 0
     start = near_a_change(draw, name, within_s=2 * HOUR_S if seconds else 24 * HOUR_S)
     length, step_s = (2 * HOUR_S, 1) if seconds else (48 * HOUR_S, 60)
     lead_s = 90 * 60 if seconds else 25 * HOUR_S
-    walked = naive_occurrences(
-        naive, zone(name), start, start + length, gap=gap, repeat=repeat, step_s=step_s, lead_s=lead_s
-    )
-    what = (line, name, gap, repeat, start)
+    walk = NaiveWalk(zone(name), start, start + length, step_s=step_s, lead_s=lead_s)
+    left = set(walk.occurrences(naive, gap=gap, repeat=repeat))
+    for _, each in excluded:
+        left.difference_update(walk.occurrences(each, gap=gap, repeat=repeat))
+    walked = sorted(left)
+    what = (line, [text for text, _ in excluded], name, gap, repeat, start)
     found = schedule.between(start * US_PER_S, (start + length) * US_PER_S, 100_000)
     assert [at // US_PER_S for at in found] == walked, what
     ask_at_random(draw, schedule, list(found), start * US_PER_S, (start + length) * US_PER_S, what)
     return len(walked)
+
+
+def excluded_lines(draw: Random, line: str, naive: NaiveLine) -> list[tuple[str, NaiveLine]]:
+    """A few lines that exclude, some of them with times of the line itself; those of five fields name whole minutes."""
+    excluded = []
+    for _ in range(draw.choice((0, 0, 1, 2))):
+        by_second = draw.random() < 0.5
+        text, each = random_line(draw, seconds=by_second)
+        if draw.random() < 0.5:
+            fields, kept = text.split(), line.split()
+            fields[-5:-3] = kept[1:3]
+            text = " ".join(fields)
+            each = replace(each, minutes=naive.minutes, hours=naive.hours, wildcard=naive.wildcard)
+        if not by_second:
+            each = replace(each, seconds=frozenset(range(60)))
+        if build(text, "UTC", "end", "first") is not None:
+            excluded.append((text, each))
+    return excluded
 
 
 def ask_at_random(draw: Random, schedule: Schedule, found: list[int], from_us: int, to_us: int, what: object) -> None:
