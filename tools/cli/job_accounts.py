@@ -89,7 +89,7 @@ async def ledger(
         call.printer.message(answer)
     else:
         _show(call, answer, counts)
-    faults = [f"{counts[kind]} {kind}" for kind in ("missing", "unexpected") if counts[kind]]
+    faults = [f"{counts[kind] or 'some'} {kind}" for kind in ("missing", "unexpected") if kind in counts]
     if check and faults:
         raise Failure(ExitCode.FAILED, f"the ledger of {name or job_id} does not add up: {', '.join(faults)}")
 

@@ -111,6 +111,12 @@ async def test_a_check_fails_where_the_ledger_does_not_add_up(kind: str, fails: 
             await job_accounts.ledger(made, name="report", check=check)
 
 
+async def test_a_check_fails_where_nobody_can_know() -> None:
+    made, _ = call(ScriptedServer(page(entry(0, "MISSING", 0, reason="not readable"))))
+    with pytest.raises(Failure, match="some missing"):
+        await job_accounts.ledger(made, name="report", check=True)
+
+
 async def test_a_limit_says_that_there_is_more() -> None:
     made, stream = call(ScriptedServer(page(entry(0, "RUN"), entry(1, "RUN"), token="t")), terminal=True)
     await job_accounts.ledger(made, name="report", limit=2)
