@@ -68,7 +68,7 @@ class Entries:
         for each in named:
             self._add_gap(each, marks, notes)
         running = [each for each in named if each.left_out is None]
-        self._add_pass(at_us, running, named, marks, notes)
+        self._add_pass(at_us, running, marks, notes)
         due_us = at_us
         if not running:
             excluded_by = self._rule_of(named[0].left_out)
@@ -105,9 +105,7 @@ class Entries:
         does = "does" if len(walls) == 1 else "do"
         notes.append(f"{who}{missing} {does} not exist on {day_text(walls[0])}, where {jump}: {made}")
 
-    def _add_pass(
-        self, at_us: int, running: list[_Named], named: list[_Named], marks: set[Mark], notes: list[str]
-    ) -> None:
+    def _add_pass(self, at_us: int, running: list[_Named], marks: set[Mark], notes: list[str]) -> None:
         second = at_us // US_PER_S
         number = pass_at(self._table, second)
         if number is None:
