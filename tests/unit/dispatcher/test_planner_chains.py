@@ -15,20 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.buckets import BucketScale
+from core.calendars import Window, WindowAction, Windows
+from core.clock import US_PER_S
 from core.jobspec import JobSpec
 from core.occurrences import Occurrence, Occurrences
 from core.policy import CatchUp, CatchUpMode, CatchUpOrder
+from core.schedule import Schedule
 from core.states import JobState, SkipReason
 from core.store.discovery import DueRow
 from dispatcher.jobs import JobVersion
 from dispatcher.planner import Decision, decide
 from tests.support.dispatcher_parts import due_row, job_version
+from tests.support.instants import us
 from tests.support.listed_occurrences import Listed
 
 SCALE = BucketScale(100)
 END = 400
-# Longer than any wait of a chain for itself: by then everything is accounted for.
-SETTLED = 100_000
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,13 @@ class Played:
         return [(at, why) for at, low, high, why in self.skips if low <= occurrence.nominal_us <= high]
 
 
-def play(story: Story, pauses: list[int]) -> Played:
-    """Decide until the chain has ended; between decisions go by `pauses`, over and over."""
+def play(story: Story, pauses: list[int], occurrences: Occurrences | None = None) -> Played:
+    """Decide until the chain has ended; between decisions go by `pauses`, over and over.
+
+    `occurrences` are the real ones that the story only lists.
+    """
     played, job, now = Played(), story.job, 0
+    job = job if occurrences is None else replace(job, occurrences=occurrences)
     owned = story.owned
     row: DueRow | None = None
     if owned:
@@ -243,3 +249,55 @@ def test_the_number_of_ranges_grows_with_the_downtimes_and_not_with_what_was_mis
     assert len(played.skips) <= 3 * (len(plain.downtimes) + 1)
     for _, low, high, _ in played.skips:
         assert any(low <= each.nominal_us <= high for each in plain.owned)
+
+
+# --- over real schedules: a change of the clock, jitter, windows that put off, exclusions that searches give up on ---
+
+HOUR_US = 3600 * US_PER_S
+FROM_US, TO_US = us("2026-03-27T00:00:00Z"), us("2026-03-31T00:00:00Z")
+BERLIN = "Europe/Berlin"
+NIGHTS = Windows(WindowAction.DEFER, (Window(cron="0 1 * * *", zone=BERLIN, duration_us=4 * HOUR_US),))
+NOON = Windows(WindowAction.SKIP, (Window(cron="0 11 * * *", zone=BERLIN, duration_us=2 * HOUR_US),))
+REAL = [
+    Occurrences(Schedule(cron=("30 * * * *",), zone=BERLIN, end_us=TO_US)),
+    Occurrences(Schedule(cron=("30 2 * * *", "0 * * * *"), zone=BERLIN, end_us=TO_US), offset_us=HOUR_US // 2),
+    Occurrences(
+        Schedule(cron=("*/20 * * * *",), zone=BERLIN, end_us=TO_US, windows=("nights", "noon")),
+        {"nights": NIGHTS, "noon": NOON},
+        offset_us=90 * US_PER_S,
+    ),
+    Occurrences(Schedule(cron=("* * * * * *",), exclude_cron=("* 1-59 * * * *", "1-59 * * * * *"), end_us=TO_US)),
+]
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    occurrences=st.sampled_from(REAL),
+    mode=st.sampled_from(CatchUpMode),
+    order=st.sampled_from(CatchUpOrder),
+    cap=st.integers(1, 30),
+    hours=st.lists(st.integers(0, 96), max_size=4, unique=True).map(sorted),
+    stop_hour=st.none() | st.integers(0, 96),
+)
+def test_real_schedules_have_one_account_for_each_occurrence_too(
+    occurrences: Occurrences,
+    mode: CatchUpMode,
+    order: CatchUpOrder,
+    cap: int,
+    hours: list[int],
+    stop_hour: int | None,
+) -> None:
+    from_now = [FROM_US + hour * HOUR_US + 17 * US_PER_S for hour in hours]
+    downtimes = tuple(zip(from_now[::2], from_now[1::2], strict=False))
+    owned = occurrences.until(None if stop_hour is None else FROM_US + stop_hour * HOUR_US)
+    every = owned.between(FROM_US, TO_US, 1_000)
+    stop = None if stop_hour is None else (FROM_US + stop_hour * HOUR_US, JobState.PAUSED)
+    policy = CatchUp(mode, 60 * US_PER_S, cap, order=order)
+    story = Story(Listed(every), policy, downtimes, stop)
+    played = play(story, [US_PER_S // 10], owned)
+    ran = Counter(run for _, run, _ in played.runs)
+    for occurrence in every:
+        assert ran[occurrence] + len(played.skipped(occurrence)) == 1
+    assert set(ran) <= set(every)
+    assert all(run.due_us <= now for now, run, _ in played.runs)
+    assert len(played.skips) <= 3 * (len(downtimes) + 1)
