@@ -25,8 +25,11 @@ def test_help_loads_nothing_that_only_commands_need() -> None:
 
 
 def test_help_is_there_for_every_command() -> None:
-    groups = (["job", "create"], ["job", "versions"], ["job", "diff"], ["job", "restore"], ["run", "list"])
-    for words in ([], ["dev"], ["worker", "exec"], *groups, ["import", "crontab"]):
+    jobs = [
+        ["job", word] for word in ("create", "pause", "versions", "diff", "restore", "ledger", "explain", "backfill")
+    ]
+    times = [["schedule", "preview"], ["schedule", "compare"], ["calendar", "import"], ["operation", "wait"]]
+    for words in ([], ["dev"], ["worker", "exec"], *jobs, *times, ["run", "list"], ["import", "crontab"]):
         done = tidewheel(*words, "--help")
         assert done.code == 0
         assert done.out.startswith("Usage: tidewheel")
