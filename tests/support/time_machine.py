@@ -17,9 +17,9 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -70,33 +70,41 @@ class TimeMachine:
 
     room: Room
     clock: ManualClock
-    workers: dict[str, ScriptedWorker] = field(default_factory=dict)
+    worker: ScriptedWorker | None = None
     owned_by: RunningDispatcher | None = None
 
     # ---- who is there ----
 
-    async def owner(self, **settings: Any) -> RunningDispatcher:
-        """Start a dispatcher with a worker of its own, as the owner of every shard; another one's are seized."""
+    async def owner(self, running: Sequence[pb.Assignment] = (), **settings: Any) -> RunningDispatcher:
+        """Start a dispatcher as the owner of every shard; another one's are seized. A worker connects to it.
+
+        `running` is what the worker has kept of what it was given by the owner before.
+        """
         began_us = self.clock.now_us()
         started = await self.room.dispatcher(**{**LEASES, **settings})
-        worker = ScriptedWorker(started.address, f"worker-{started.name}", ["work", "long"], SLOTS, work=_answer)
-        await worker.open()
-        self.room.stack.push_async_callback(worker.close)
-        await worker.grant(SLOTS)
         await self.room.order(dict.fromkeys(range(SHARDS), started), seize=True)
         await self._let(lambda: started.shards == set(range(SHARDS)), "the dispatcher owns every shard")
         await self._let(lambda: all(held.whole for held in started.parts.memory.holdings), "it has adopted every run")
-        self.workers[started.name], self.owned_by = worker, started
+        kept = {"holding": [given.ref for given in running]}
+        worker = ScriptedWorker(started.address, "worker-1", ["work", "long"], SLOTS, work=_answer, **kept)
+        await worker.open()
+        self.room.stack.push_async_callback(worker.close)
+        worker.assignments += running
+        await worker.grant(SLOTS - len(running))
+        self.worker, self.owned_by = worker, started
         assert self.clock.now_us() - began_us < 60 * US_PER_S
         return started
 
-    async def crash(self) -> None:
-        """End the owner without a word; nobody fires from now on."""
+    async def crash(self) -> list[pb.Assignment]:
+        """End the owner without a word; nobody fires from now on. Returns what the worker goes on with."""
         assert self.owned_by is not None
+        assert self.worker is not None
         crashed, self.owned_by = self.owned_by, None
-        worker = self.workers.pop(crashed.name)
-        await worker.close()
+        kept = {(ref.run_id, ref.attempt) for ref in self.worker.holding}
+        running = [one for one in self.worker.assignments if (one.ref.run_id, one.ref.attempt) in kept]
+        await self.worker.close()
         await crashed.kill()
+        return running
 
     # ---- time ----
 
@@ -145,7 +153,7 @@ class TimeMachine:
                 await self.clock.leap(MOMENT_S)
 
     async def _at_rest(self) -> bool:
-        kept = [UUID(ref.run_id) for worker in self.workers.values() for ref in worker.holding]
+        kept = [UUID(ref.run_id) for ref in self.worker.holding] if self.worker is not None else []
         # A run behind its gate waits for the kept one of its job; one with a due row of its own, for its time.
         unrest = await self.room.eye.fetchval(
             """SELECT (SELECT count(*) FROM due WHERE due_at_us <= $1)
@@ -198,11 +206,11 @@ class TimeMachine:
         await self.settle()
 
     async def finish(self, job_id: UUID) -> None:
-        """Let the run of that job which a worker has kept succeed."""
-        for worker in self.workers.values():
-            for ref in worker.holding:
-                if (await self.room.run(ref.run_id))["job_id"] == job_id:
-                    await worker.succeed(ref)
+        """Let the run of that job which the worker has kept succeed."""
+        assert self.worker is not None
+        for ref in self.worker.holding:
+            if (await self.room.run(ref.run_id))["job_id"] == job_id:
+                await self.worker.succeed(ref)
         await self.settle()
 
     # ---- what happened ----

@@ -8,7 +8,7 @@ from uuid import UUID
 from core.clock import US_PER_S
 from core.policy import Overlap
 from core.schedule import Schedule
-from core.states import SkipReason
+from core.states import RunState, SkipReason
 from tests.component.dispatcher.conftest import Departure
 from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.time_machine import TimeMachine, shown, us
@@ -135,6 +135,27 @@ async def test_b62_what_is_due_during_a_run_starts_at_its_end_where_one_may_wait
     full = ("2026-01-10T10:03:00Z", "2026-01-10T10:03:00Z", SkipReason.BUFFER_FULL)
     assert await machine.skipped(job) == [full], "10:02 waited already"
     assert await machine.next_due(job) == "2026-01-10T10:05:00Z"
+    await machine.finish(job)
+    await machine.check()
+
+
+async def test_b60_a_restart_does_not_forget_the_run_that_is_under_way(depart: Departure) -> None:
+    machine = await depart("2026-01-10T09:59:30Z")
+    job = await machine.create(MINUTELY, handler="long", overlap=Overlap.SKIP)
+    await machine.run_until("2026-01-10T10:00:40Z")
+    running = await machine.crash()  # while the worker goes on
+    assert len(running) == 1
+    await machine.owner(running)
+    await machine.run_until("2026-01-10T10:02:30Z")
+    await machine.finish(job)  # after 150 s
+    await machine.run_until("2026-01-10T10:03:30Z")
+    assert await _starts(machine, job) == ["10:00 at 10:00:00", "10:03 at 10:03:00"]
+    first, second = await machine.room.runs(job)
+    assert (first["attempt"], first["state"]) == (1, RunState.SUCCEEDED)
+    assert first["ended_us"] <= second["started_us"], "at most one runs at any instant"
+    assert await machine.skipped(job) == [
+        (f"2026-01-10T10:0{minute}:00Z", f"2026-01-10T10:0{minute}:00Z", SkipReason.OVERLAP) for minute in (1, 2)
+    ]
     await machine.finish(job)
     await machine.check()
 
