@@ -9,6 +9,7 @@ import pytest
 from core.enumerator import Enumerator
 from core.errors import Invalid
 from core.schedule import Schedule
+from core.search import SearchLimit
 from tests.support.instants import us
 
 NOON = us("2026-06-01T12:00:00Z")
@@ -52,3 +53,28 @@ def test_answers_are_those_of_the_schedule_in_any_order_and_memory_is_bounded() 
         assert enumerator.read(schedule.to_json()) == schedule
     assert len(enumerator._stretches) <= 3
     assert len(enumerator._schedules) <= 3
+
+
+def test_what_calendars_say_is_prepared_once_and_kept_within_bounds() -> None:
+    enumerator = Enumerator(max_compiled=2)
+    built: list[str] = []
+
+    def build(key: str) -> str:
+        built.append(key)
+        return key.upper()
+
+    for key in ("a", "a", "b", "a", "c", "a"):
+        assert enumerator.compiled(key, lambda key=key: build(key)) == key.upper()  # type: ignore[misc]
+    assert built == ["a", "b", "c", "a"], "the oldest leaves first"
+    assert len(enumerator._compiled) <= 2
+
+
+def test_what_a_search_gave_up_on_is_not_remembered() -> None:
+    enumerator = Enumerator()
+    schedule = Schedule(
+        cron=("* * * 1-5 *", "0 0 7 6 *"), exclude_cron=("* */2 * * 1-5 ? 2026", "* 1-59/2 * * 1-5 ? 2026")
+    )
+    for _ in range(2):
+        with pytest.raises(SearchLimit):
+            enumerator.next_after(schedule, us("2026-01-01T00:00:00Z"))
+    assert enumerator.next_after(schedule, us("2026-06-01T00:00:00Z")) == us("2026-06-07T00:00:00Z")
