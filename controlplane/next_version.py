@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from uuid import UUID
 
+from controlplane.api.violations import BadRequest
 from controlplane.pinning import (
     emptiest,
     first_after,
@@ -124,7 +125,7 @@ class Edit:
         old = readable_spec(present)
         try:
             return _Draft.of(new, old, around, at_us, present.job_id, self.enumerator, restored=self.restored)
-        except Invalid as fault:
+        except (Invalid, BadRequest) as fault:
             if not self.restored:
                 raise
             raise Invalid("version", f"cannot be restored now: {fault}") from None

@@ -10,6 +10,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from uuid import UUID
 
+from controlplane.api.violations import Violations
 from core.calendars import CalendarPin, DaysOff
 from core.enumerator import Enumerator
 from core.errors import Conflict, Invalid
@@ -31,29 +32,34 @@ def named_calendars(schedule: Schedule | None) -> frozenset[str]:
 def pinned_calendars(schedule: Schedule | None, around: Surroundings) -> dict[str, CalendarPin]:
     """The present version of each calendar that the schedule names.
 
-    Raises Invalid, with a path below `job.schedule`, for a name that is no calendar of the namespace, or one of the
+    Raises BadRequest, with paths below `job.schedule`, for names that are no calendars of the namespace, or of the
     other kind.
     """
     if schedule is None:
         return {}
-    pins = {}
+    pins, faults = {}, Violations()
     for at, names, wants_days in (
         ("exclude.calendars", schedule.exclude_calendars, True),
         ("windows", schedule.windows, False),
     ):
         for index, name in enumerate(names):
-            path = f"job.schedule.{at}[{index}]"
-            pin = around.calendars.get(name)
-            content = None if pin is None else around.contents.get(pin)
-            if pin is None or content is None:
-                raise Invalid(path, f"no calendar of the namespace is named {name!r}")
-            if isinstance(content, Invalid):
-                raise Invalid(path, f"calendar {name!r} cannot be read: {content.rule}")
-            if isinstance(content, DaysOff) is not wants_days:
-                rule = "holds days off: name it in exclude.calendars" if not wants_days else "holds windows, not days"
-                raise Invalid(path, f"calendar {name!r} {rule}")
-            pins[name] = pin
+            with faults.noted():
+                pins[name] = _pin(name, f"job.schedule.{at}[{index}]", around, wants_days=wants_days)
+    faults.refuse()
     return pins
+
+
+def _pin(name: str, path: str, around: Surroundings, *, wants_days: bool) -> CalendarPin:
+    pin = around.calendars.get(name)
+    content = None if pin is None else around.contents.get(pin)
+    if pin is None or content is None:
+        raise Invalid(path, f"no calendar of the namespace is named {name!r}")
+    if isinstance(content, Invalid):
+        raise Invalid(path, f"calendar {name!r} cannot be read: {content.rule}")
+    if isinstance(content, DaysOff) is not wants_days:
+        rule = "holds windows: name it in windows" if wants_days else "holds days off: name it in exclude.calendars"
+        raise Invalid(path, f"calendar {name!r} {rule}")
+    return pin
 
 
 def occurrences_in(spec: JobSpec, around: Surroundings, enumerator: Enumerator) -> Occurrences | None:

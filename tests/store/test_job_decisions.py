@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from controlplane.api.violations import BadRequest
 from controlplane.next_version import Creation, Deletion, Edit, Pause, PausedOccurrences, Repinning, Resume
 from core.calendars import CalendarContent, CalendarPin, DayOff, DaysOff, content_to_json
 from core.enumerator import Enumerator
-from core.errors import Invalid
 from core.jobspec import JobSpec
 from core.schedule import Schedule
 from core.states import JobState, RunState, SkipReason
@@ -139,7 +139,7 @@ class TestReferencesToCalendars:
         creating = asyncio.ensure_future(create(store, NAMED))
         assert await waits(creating)
         await deletion.commit()
-        with pytest.raises(Invalid, match="no calendar of the namespace is named 'holidays'"):
+        with pytest.raises(BadRequest, match="no calendar of the namespace is named 'holidays'"):
             await creating
         assert await store.world.rows("jobs") == []
 
@@ -162,7 +162,7 @@ class TestReferencesToCalendars:
     async def test_to_a_calendar_of_another_namespace_are_refused(self, store: ApiStore) -> None:
         await calendar(store)
         await store.world.eye.execute("UPDATE calendars SET namespace = 'other'")
-        with pytest.raises(Invalid, match="no calendar of the namespace"):
+        with pytest.raises(BadRequest, match="no calendar of the namespace"):
             await create(store, NAMED)
 
     async def test_follow_a_changed_calendar_when_they_are_pinned_anew(self, store: ApiStore) -> None:

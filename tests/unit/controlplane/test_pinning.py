@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.api.violations import BadRequest
 from controlplane.next_version import Creation, PausedOccurrences, Repinning
 from controlplane.pinning import jitter_candidates, last_allowed
 from core.enumerator import Enumerator
@@ -58,14 +59,21 @@ class TestCalendars:
     def test_that_are_not_there_or_of_the_other_kind_are_refused_by_their_path(
         self, schedule: Schedule, path: str, rule: str
     ) -> None:
-        with pytest.raises(Invalid) as caught:
+        with pytest.raises(BadRequest) as caught:
             created(schedule)
-        assert caught.value.field == f"job.schedule.{path}"
-        assert rule in caught.value.rule
+        (fault,) = caught.value.violations
+        assert fault.field == f"job.schedule.{path}"
+        assert rule in fault.rule
+
+    def test_that_are_at_fault_are_all_told_at_once(self) -> None:
+        with pytest.raises(BadRequest) as caught:
+            created(replace(HOURLY, exclude_calendars=("none", "holidays"), windows=("other",)))
+        paths = [fault.field for fault in caught.value.violations]
+        assert paths == ["job.schedule.exclude.calendars[0]", "job.schedule.windows[0]"]
 
     def test_that_cannot_be_read_are_refused(self) -> None:
         spoilt = Surroundings({"holidays": HOLIDAYS}, {HOLIDAYS: Invalid("content", "is no content")})
-        with pytest.raises(Invalid, match="cannot be read: is no content"):
+        with pytest.raises(BadRequest, match="cannot be read: is no content"):
             created(replace(HOURLY, exclude_calendars=("holidays",)), spoilt)
 
     def test_reach_a_job_in_a_version_of_its_own_that_begins_now(self) -> None:
