@@ -20,6 +20,7 @@ CODES = [
     (errors.AlreadyExists("x"), "ALREADY_EXISTS"),
     (errors.RequestReused("x"), "ALREADY_EXISTS"),
     (errors.StaleEtag("x"), "ABORTED"),
+    (errors.StaleCount("x"), "ABORTED"),
     (errors.Conflict("x"), "FAILED_PRECONDITION"),
     (Overloaded("x"), "RESOURCE_EXHAUSTED"),
     (errors.Unavailable("x"), "UNAVAILABLE"),
