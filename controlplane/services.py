@@ -40,6 +40,7 @@ from core.clock import Clock
 from core.enumerator import Enumerator
 from core.rand import Rand
 from core.store.backfills import Backfills
+from core.store.calendar_changes import CalendarChanges
 from core.store.calendars import Calendars
 from core.store.cluster import Cluster
 from core.store.database import Database
@@ -110,10 +111,14 @@ def build_services(calls: Calls, ground: Ground) -> Services:
         job_service=_job_service(calls, ground, triggers, operating, enumerator),
         run_service=runs.RunServicer(calls, run_store, run_views, ground.hints),
         calendar_service=calendars.CalendarServicer(
-            calls, Calendars(ground.database, ground.clock), operating.views, ground.rand
+            calls,
+            Calendars(ground.database),
+            CalendarChanges(ground.database, ground.clock),
+            operating.views,
+            ground.rand,
         ),
         operation_service=operations.OperationServicer(calls, operating.operations, operating.views),
-        schedule_service=schedules.ScheduleServicer(calls, ScheduleRefs(ground.database, ground.clock), ground.clock),
+        schedule_service=schedules.ScheduleServicer(calls, ScheduleRefs(ground.database), ground.clock),
         runner=operating.runner,
     )
 

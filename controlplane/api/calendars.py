@@ -19,6 +19,7 @@ from core.errors import Invalid
 from core.jobspec import check_job_name, check_namespace
 from core.rand import Rand
 from core.store.audit import Call
+from core.store.calendar_changes import CalendarChanges
 from core.store.calendars import CalendarRecord, Calendars
 from core.store.operation_records import OperationRecord
 
@@ -30,9 +31,12 @@ SERVICE = "tidewheel.v1.CalendarService"
 class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
     """Decodes, calls the store, encodes."""
 
-    def __init__(self, calls: Calls, calendars: Calendars, views: OperationViews, rand: Rand) -> None:
+    def __init__(
+        self, calls: Calls, calendars: Calendars, changes: CalendarChanges, views: OperationViews, rand: Rand
+    ) -> None:
         self._calls = calls
         self._calendars = calendars
+        self._changes = changes
         self._views = views
         self._rand = rand
 
@@ -114,7 +118,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
 
     async def _create(self, request: pb.CreateCalendarRequest, origin: Origin) -> pb.Calendar:
         call, content = self._decoded(request, origin)
-        changed = await self._calendars.create(
+        changed = await self._changes.create(
             call,
             calendar_id=self._rand.uuid(),
             name=request.calendar.name,
@@ -132,7 +136,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
             if present.content is not None and type(present.content) is not type(content):
                 raise Invalid("calendar", f"the kind of content cannot change; {present.name!r} holds the other one")
 
-        changed = await self._calendars.update(
+        changed = await self._changes.update(
             call,
             name=request.calendar.name,
             content=content,
@@ -162,7 +166,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
             )
         faults.refuse()
         assert call is not None, "nothing was wrong"
-        changed = await self._calendars.delete(
+        changed = await self._changes.delete(
             call, name=request.name, check=lambda present: check_calendar_etag(request.etag, present), render=_rendered
         )
         return pb.Calendar.FromString(changed.answer)

@@ -10,7 +10,6 @@ from tidewheel.v1 import schedule_service_pb2
 from controlplane.api.preview_messages import decode_draft
 from controlplane.schedule_preview import Drawn, draft
 from core.calendars import CalendarContent
-from core.clock import Clock
 from core.errors import Conflict, Invalid, NotFound
 from core.jobspec import JobSpec, check_job_name
 from core.occurrences import occurrences_of
@@ -52,11 +51,11 @@ class _Stored:
 class ScheduleRefs:
     """Finds what requests name."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._jobs = Jobs(database)
         self._versions = JobVersions(database)
-        self._calendars = Calendars(database, clock)
+        self._calendars = Calendars(database)
 
     async def drawn(self, namespace: str, refs: Refs, now_us: int) -> list[Drawn]:
         """The schedules of checked references, given by their paths, in their order.

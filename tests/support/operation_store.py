@@ -16,7 +16,8 @@ from core.schedule import Schedule
 from core.states import JobState, OperationKind
 from core.store.audit import Call
 from core.store.backfills import Backfills, BackfillSpec
-from core.store.calendars import CalendarChanged, CalendarRecord, Calendars
+from core.store.calendar_changes import CalendarChanged, CalendarChanges
+from core.store.calendars import CalendarRecord, Calendars
 from core.store.job_batches import JobBatches
 from core.store.operation_records import NewOperation, OperationRecord, Stepped
 from core.store.operations import Operations
@@ -43,7 +44,11 @@ class OperationStore(ApiStore):
 
     @property
     def calendars(self) -> Calendars:
-        return Calendars(self.world.database, self.clock)
+        return Calendars(self.world.database)
+
+    @property
+    def calendar_changes(self) -> CalendarChanges:
+        return CalendarChanges(self.world.database, self.clock)
 
     @property
     def operations(self) -> Operations:
@@ -64,7 +69,7 @@ class OperationStore(ApiStore):
     async def make_calendar(
         self, name: str = "holidays", content: CalendarContent = CHRISTMAS, *, call: Call | None = None
     ) -> CalendarChanged:
-        return await self.calendars.create(
+        return await self.calendar_changes.create(
             call or self.call(),
             calendar_id=self.world.rand.uuid(),
             name=name,
@@ -76,7 +81,7 @@ class OperationStore(ApiStore):
     async def change_calendar(
         self, name: str = "holidays", content: CalendarContent = NEW_YEAR, *, call: Call | None = None
     ) -> CalendarChanged:
-        return await self.calendars.update(
+        return await self.calendar_changes.update(
             call or self.call(),
             name=name,
             content=content,
@@ -87,7 +92,9 @@ class OperationStore(ApiStore):
         )
 
     async def delete_calendar(self, name: str = "holidays", *, call: Call | None = None) -> CalendarChanged:
-        return await self.calendars.delete(call or self.call(), name=name, check=lambda _: None, render=shown_calendar)
+        return await self.calendar_changes.delete(
+            call or self.call(), name=name, check=lambda _: None, render=shown_calendar
+        )
 
     async def job_with_calendar(self, name: str, calendar: str = "holidays") -> None:
         """A daily job that leaves out the calendar's days, registered as the API does it."""
