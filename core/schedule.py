@@ -99,22 +99,11 @@ class Schedule:
 
     def next_after(self, instant_us: int) -> int | None:
         """The first occurrence later than `instant_us`, or None when there is none any more. Raises SearchLimit."""
-        if self.exclusions:
-            return self._search.next_after(instant_us)
-        if self.start_us is not None and instant_us < self.start_us:
-            instant_us = self.start_us - 1
-        found = [at for source in self.sources if (at := source.after(instant_us)) is not None]
-        end_us = END_US if self.end_us is None else self.end_us
-        return min(found) if found and min(found) < end_us else None
+        return self._search.next_after(instant_us)
 
     def prev_before(self, instant_us: int) -> int | None:
         """The last occurrence earlier than `instant_us`, or None when there is none. Raises SearchLimit."""
-        if self.exclusions:
-            return self._search.prev_before(instant_us)
-        instant_us = min(instant_us, END_US if self.end_us is None else self.end_us)
-        found = [at for source in self.sources if (at := source.before(instant_us)) is not None]
-        start_us = self.start_us or 0
-        return max(found) if found and max(found) >= start_us else None
+        return self._search.prev_before(instant_us)
 
     def matches(self, instant_us: int) -> bool:
         """Whether `instant_us` is an occurrence."""

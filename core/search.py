@@ -8,6 +8,7 @@ rather than hold up everybody else; the walk can be taken up where it stopped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from core.errors import TidewheelError
 from core.exclusions import Remover, Stretch
@@ -44,15 +45,14 @@ class Search:
         instant_us = max(instant_us, self._start_us - 1)
         heads = [source.after(instant_us) for source in self._sources]
         left = MAX_STEPS - len(heads)
-        while (at_us := min((head for head in heads if head is not None), default=self._end_us)) < self._end_us:
+        while (at_us := min(filter(_is_there, heads), default=self._end_us)) < self._end_us:
             if left < 0:
                 raise SearchLimit(at_us - 1)
-            left -= self._step_cost
             taken = self._taken(at_us)
             if taken is None:
                 return at_us
             remover, (_, until_us, steps) = taken
-            left -= steps
+            left -= self._step_cost + steps
             for index, head in enumerate(heads):
                 if head is not None and head < until_us:
                     source = self._sources[index]
@@ -66,15 +66,14 @@ class Search:
         instant_us = min(instant_us, self._end_us)
         heads = [source.before(instant_us) for source in self._sources]
         left = MAX_STEPS - len(heads)
-        while (at_us := max((head for head in heads if head is not None), default=-1)) >= self._start_us:
+        while (at_us := max(filter(_is_there, heads), default=-1)) >= self._start_us:
             if left < 0:
                 raise SearchLimit(at_us + 1)
-            left -= self._step_cost
             taken = self._taken(at_us)
             if taken is None:
                 return at_us
             remover, (from_us, _, steps) = taken
-            left -= steps
+            left -= self._step_cost + steps
             for index, head in enumerate(heads):
                 if head is not None and head >= from_us:
                     source = self._sources[index]
@@ -97,3 +96,7 @@ class Search:
             if stretch is not None:
                 return remover, stretch
         return None
+
+
+def _is_there(head: int | None) -> TypeGuard[int]:
+    return head is not None
