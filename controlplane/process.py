@@ -48,8 +48,9 @@ from core.zones import use_pinned_tzdata
 
 log = logging.getLogger(__name__)
 
-# Reads of the leader, the clock and operators never wait behind a crowd of API calls.
-_HOUSEKEEPING_SESSIONS = 2
+# Reads of the leader, the clock and operators never wait behind a crowd of API calls; nor behind the missed-fire watch,
+# which may hold one of these for a while.
+_HOUSEKEEPING_SESSIONS = 3
 _STOP_GRACE_S = 5.0
 # The leader looks more often; a pass may have to wait for the terms of all shards.
 _LEADER_PERIOD_S = 1.0
