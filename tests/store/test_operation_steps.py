@@ -4,7 +4,7 @@ else steps at the same time, and whatever happens to the jobs and runs meanwhile
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 from typing import Any
 
@@ -13,18 +13,23 @@ import pytest
 from core.clock import US_PER_S
 from core.errors import Conflict, NotFound, RequestReused
 from core.states import JobState, OperationState, RunState
+from core.store.database import DatabaseConfig
 from core.store.operation_records import OperationRecord
+from core.store.transact import RetryLimits
 from tests.support.db_faults import DbFaults
 from tests.support.operation_store import HOUR_US, NEW_YEAR, OperationStore, id_of
-from tests.support.store_world import NOW_US, StoreWorld
+from tests.support.store_world import NOW_US, close_world, open_world
 
 TABLES = ("calendars", "calendar_versions", "operations", "job_versions", "due", "runs", "audit", "requests")
 Act = Callable[[], Awaitable[Any]]
 
 
 @pytest.fixture
-def store(world: StoreWorld) -> OperationStore:
-    return OperationStore(world)
+async def store(store_config: DatabaseConfig) -> AsyncIterator[OperationStore]:
+    """With more tries than usual: what runs at once here meets on a handful of rows, again and again."""
+    world = await open_world(store_config, RetryLimits(tries=40, first_wait_s=0.002, longest_wait_s=0.1))
+    yield OperationStore(world)
+    await close_world(world)
 
 
 async def counts(store: OperationStore) -> dict[str, int]:
