@@ -33,8 +33,8 @@ class RunEvent(IntEnum):
     RETRY = 4  # dispatcher: failed, timed out or lost, and attempts are left
     FAIL = 5  # dispatcher: the worker's result, not retryable
     EXHAUST = 6  # dispatcher: failed, timed out or lost, and no attempt is left
-    CANCEL_PENDING = 7  # API: cancel of a run that no worker holds
-    REQUEST_CANCEL = 8  # API: cancel of a leased run; the worker is told
+    CANCEL_PENDING = 7  # API, or dispatcher for a newer run of a job that cancels the others: no worker holds it
+    REQUEST_CANCEL = 8  # API, or dispatcher as before: cancel of a leased run; the worker is told
     CONFIRM_CANCEL = 9  # dispatcher: the worker stopped, or the lease of a run with a requested cancel ended
     REPLAY = 10  # operator
 

@@ -161,16 +161,16 @@ class Gates:
             self._to_make_way.add(run.job_id)
 
     def sleepers(self, limit: int) -> list[WaitingRun]:
-        """The first in line of jobs where that one was kept back, the jobs in turn: perhaps their way is free by now.
+        """The first in line of jobs of which none is tried, the jobs in turn: perhaps their way is free by now.
 
         Jobs that cancel the others make way for themselves again.
         """
         if not self._turns:
-            self._turns.extend(job_id for job_id, line in self._lines.items() if line.asleep and line.waiting)
+            self._turns.extend(job_id for job_id, line in self._lines.items() if line.waiting)
         found: list[WaitingRun] = []
         while self._turns and len(found) < limit:
             line = self._lines.get(self._turns.popleft())
-            if line is not None and line.asleep and line.waiting and line.trying is None:
+            if line is not None and line.waiting and line.trying is None:
                 found.append(line.waiting[0][1])
                 for run in _all_of(line):
                     self.look_at(run)

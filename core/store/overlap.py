@@ -14,9 +14,9 @@ each other's rows:
 * So of a lease and a firing at the same time the firing sees the other's run wait, and its own run waits too.
 * A former owner's statements have ended before its term is closed: they hold the fence.
 A trigger, which no fence guards, starts nothing: its run waits until the owner leases it. So an occurrence and a
-trigger of one instant, neither of which saw the other, do not run beside each other either. (A lock could not do that: at READ
-COMMITTED a statement that has waited for one goes on with the snapshot from before.) What may happen is that one run
-more waits than the policy buffers.
+trigger of one instant, neither of which saw the other, do not run beside each other either. (A lock could not do that:
+at READ COMMITTED a statement that has waited for one goes on with the snapshot from before.) What may happen is that
+one run more waits than the policy buffers.
 """
 
 from __future__ import annotations
