@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from uuid import UUID
 
 import pytest
 
-from core.calendars import CalendarContent, CalendarPin, DayOff, DaysOff, Window, WindowAction, Windows
+from core.calendars import CalendarContent, CalendarPin, DayOff, DaysOff, Window
 from core.civil import END_US
 from core.enumerator import Enumerator
 from core.errors import Invalid
@@ -18,57 +16,19 @@ from core.jobspec import JobSpec, Pins
 from core.occurrences import Occurrence, Occurrences, SearchLimit, occurrences_of
 from core.schedule import Schedule
 from tests.support.instants import rfc3339, us
-
-MINUTE_US = 60_000_000
-HOUR_US = 60 * MINUTE_US
-DAY_US = 24 * HOUR_US
-NOON = us("2026-06-01T12:00:00Z")  # a Monday
-HOURLY = Schedule(cron=("0 * * * *",), windows=("skip", "defer"))
-
-
-def window(from_text: str, to_text: str, name: str = "") -> Window:
-    return Window(from_us=us(from_text), to_us=us(to_text), name=name)
-
-
-def nightly(line: str, hours: int, zone: str = "UTC") -> Window:
-    return Window(cron=line, zone=zone, duration_us=hours * HOUR_US)
-
-
-def skipping(*windows: Window) -> Windows:
-    return Windows(WindowAction.SKIP, windows)
-
-
-def deferring(*windows: Window) -> Windows:
-    return Windows(WindowAction.DEFER, windows)
-
-
-def shown(found: tuple[Occurrence, ...]) -> list[str]:
-    """Hour and minute of each nominal instant, with the due one where it differs."""
-    return [
-        f"{rfc3339(each.nominal_us)[11:16]}"
-        + (f">{rfc3339(each.due_us)[11:16]}" if each.due_us != each.nominal_us else "")  # type: ignore[index]
-        for each in found
-    ]
-
-
-def day_of(occurrences: Occurrences) -> list[str]:
-    return shown(occurrences.between(us("2026-06-02T00:00:00Z"), us("2026-06-03T00:00:00Z"), 100))
-
-
-def checked(occurrences: Occurrences, from_us: int, to_us: int) -> tuple[Occurrence, ...]:
-    """The occurrences of a range, after every question about them was seen to agree."""
-    found = occurrences.between(from_us, to_us, 10_000)
-    assert all(early.nominal_us < late.nominal_us and early.due_us <= late.due_us for early, late in pairwise(found))
-    assert [occurrences.prev_before(late.nominal_us) for late in found[1:]] == list(found[:-1])
-    assert all(occurrences.at(each.nominal_us) == each for each in found)
-    for asked_us in {each.due_us + nudge for each in found for nudge in (-1, 0, 1)}:
-        later = [each for each in found if each.due_us >= asked_us]
-        earlier = [each for each in found if each.due_us < asked_us]
-        if later and earlier:
-            assert occurrences.first_due_from(asked_us) == later[0], rfc3339(asked_us)
-            assert occurrences.last_due_before(asked_us) == earlier[-1], rfc3339(asked_us)
-    return found
-
+from tests.support.occurrence_checks import (
+    DAY_US,
+    HOUR_US,
+    HOURLY,
+    MINUTE_US,
+    NOON,
+    checked,
+    day_of,
+    deferring,
+    shown,
+    skipping,
+    window,
+)
 
 # --- calendars ---
 
@@ -91,127 +51,6 @@ def test_a_calendar_that_works_every_day_again_ends_a_week_of_days_off() -> None
 
 def test_calendars_that_are_not_given_have_no_effect() -> None:
     assert len(day_of(Occurrences(HOURLY))) == 24
-
-
-# --- windows ---
-
-
-def test_a_window_that_skips_takes_away_what_begins_inside_it() -> None:
-    contents = {"skip": skipping(window("2026-06-02T02:00:00Z", "2026-06-02T04:00:00Z"))}
-    assert day_of(Occurrences(HOURLY, contents))[:4] == ["00:00", "01:00", "04:00", "05:00"]
-
-
-def test_a_window_that_defers_puts_off_to_its_end_and_touching_ones_are_one() -> None:
-    contents = {
-        "defer": deferring(
-            window("2026-06-02T02:30:00Z", "2026-06-02T04:15:00Z"),
-            window("2026-06-02T04:15:00Z", "2026-06-02T05:30:00Z"),
-            window("2026-06-02T05:00:00Z", "2026-06-02T05:10:00Z"),
-        )
-    }
-    occurrences = Occurrences(HOURLY, contents)
-    assert day_of(occurrences)[:7] == ["00:00", "01:00", "02:00", "03:00>05:30", "04:00>05:30", "05:00>05:30", "06:00"]
-    checked(occurrences, NOON, NOON + 2 * DAY_US)
-
-
-def test_deferral_goes_on_through_other_calendars_and_ends_in_the_windows_zone() -> None:
-    schedule = Schedule(cron=("0 * * * *",), windows=("nights", "more"))
-    contents: dict[str, CalendarContent] = {
-        "nights": deferring(nightly("0 22 * * *", 8, "Europe/Berlin")),  # 20:00Z to 04:00Z
-        "more": deferring(window("2026-06-02T03:30:00Z", "2026-06-02T06:30:00Z")),
-    }
-    occurrences = Occurrences(schedule, contents)
-    assert day_of(occurrences)[:8] == [*(f"0{hour}:00>06:30" for hour in range(7)), "07:00"]
-    checked(occurrences, NOON, NOON + 3 * DAY_US)
-
-
-def test_what_is_put_off_into_a_window_that_skips_is_taken_away() -> None:
-    contents: dict[str, CalendarContent] = {
-        "defer": deferring(window("2026-06-02T02:00:00Z", "2026-06-02T04:30:00Z")),
-        "skip": skipping(window("2026-06-02T04:30:00Z", "2026-06-02T05:00:00Z")),
-    }
-    assert day_of(Occurrences(HOURLY, contents))[:4] == ["00:00", "01:00", "05:00", "06:00"]
-
-
-def test_what_would_be_put_off_to_the_end_or_later_is_taken_away() -> None:
-    contents = {"defer": deferring(window("2026-06-02T02:00:00Z", "2026-06-02T04:00:00Z"))}
-    end = us("2026-06-02T04:00:00Z")
-    assert day_of(Occurrences(replace(HOURLY, end_us=end), contents)) == ["00:00", "01:00"]
-    just_before = day_of(Occurrences(replace(HOURLY, end_us=end + 1), contents))
-    assert just_before == ["00:00", "01:00", "02:00>04:00", "03:00>04:00", "04:00"]
-
-
-def test_windows_minute_by_minute_are_one() -> None:
-    blocks = Window(cron="* 0-5 * * *", duration_us=MINUTE_US)
-    occurrences = Occurrences(HOURLY, {"defer": deferring(blocks)})
-    assert day_of(occurrences)[:7] == [*(f"0{hour}:00>06:00" for hour in range(6)), "06:00"]
-    checked(occurrences, NOON, NOON + 2 * DAY_US)
-
-
-def test_windows_that_never_end_leave_nothing_and_say_so_in_time() -> None:
-    for blocks in (Window(cron="* * * * *", duration_us=MINUTE_US), Window(cron="0 0 * * *", duration_us=DAY_US)):
-        for content in (deferring(blocks), skipping(blocks)):
-            occurrences = Occurrences(replace(HOURLY, windows=("all",)), {"all": content})
-            began = time.perf_counter()
-            try:
-                assert occurrences.next_after(NOON) is None
-            except SearchLimit as limit:
-                assert limit.at_us > NOON  # noqa: PT017
-            assert time.perf_counter() - began < 0.1
-            assert occurrences.at(NOON) is None
-
-
-def test_what_is_too_many_windows_away_from_the_end_has_none_for_any_question() -> None:
-    # From 01:00 to 09:00 minute after minute is a window of its own, of two lines in turn.
-    turns = deferring(
-        Window(cron="*/2 1-8 2 6 *", duration_us=MINUTE_US), Window(cron="1-59/2 1-8 2 6 *", duration_us=MINUTE_US)
-    )
-    occurrences = Occurrences(Schedule(cron=("*/3 * * * *",), windows=("turns",)), {"turns": turns})
-    start, end = us("2026-06-02T00:00:00Z"), us("2026-06-02T12:00:00Z")
-    there = [at for at in range(start, end, 3 * MINUTE_US) if occurrences.at(at) is not None]
-    assert us("2026-06-02T02:00:00Z") not in there
-    assert us("2026-06-02T08:57:00Z") in there
-
-    def walk(ask: Callable[[int], Occurrence | None], at_us: int) -> list[int]:
-        found = []
-        while start <= at_us < end:
-            try:
-                following = ask(at_us)
-            except SearchLimit as limit:
-                assert limit.at_us != at_us  # noqa: PT017
-                at_us = limit.at_us
-                continue
-            assert following is not None
-            at_us = following.nominal_us
-            found.append(at_us)
-        return found[:-1]  # the last one lies outside
-
-    assert walk(occurrences.next_after, start) == there[1:]
-    assert walk(occurrences.prev_before, end - 1)[::-1] == there
-    shown = [each.nominal_us for each in occurrences.entries(start, end, 1000) if not each.excluded_by]
-    assert shown == there
-
-
-def test_as_many_windows_as_may_be_are_searched_in_bounded_time() -> None:
-    content = skipping(
-        *(Window(from_us=n * 1000, to_us=n * 1000 + 10) for n in range(484)),
-        *(
-            Window(cron=f"{n},{n + 28} {n % 24} * * *", duration_us=MINUTE_US * 30, zone="Europe/Dublin")
-            for n in range(16)
-        ),
-    )
-    names = tuple("abcdefgh")
-    schedule = Schedule(cron=("*/5 * * * *",), windows=names)
-    occurrences = Occurrences(schedule, dict.fromkeys(names, content))
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
-        try:
-            occurrences.next_after(NOON)
-        except SearchLimit as limit:
-            assert limit.at_us > NOON  # noqa: PT017
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.015, "the figure is 5 ms"
 
 
 # --- jitter ---
