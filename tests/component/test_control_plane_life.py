@@ -36,7 +36,8 @@ async def test_a_replica_shows_the_cluster(plane: ControlPlane) -> None:
 
 
 async def test_health_names_each_service(plane: ControlPlane) -> None:
-    for service in ("", *(f"tidewheel.v1.{name}Service" for name in ("Job", "Run", "Admin", "Discovery"))):
+    names = ("Job", "Run", "Calendar", "Operation", "Schedule", "Admin", "Discovery")
+    for service in ("", *(f"tidewheel.v1.{name}Service" for name in names)):
         await eventually(lambda service=service: _is_serving(plane, service))  # type: ignore[misc]
     assert await plane.status_of("tidewheel.v1.Nonsense") == "NOT_FOUND"
 
