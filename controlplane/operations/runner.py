@@ -78,6 +78,8 @@ class OperationRunner:
 
     async def go_on(self) -> bool:
         """One step of each operation that this replica has to go on with; whether any of them moved."""
+        if not self._own and not self._leads():
+            return False
         try:
             listed = await self._operations.open(_OPEN_LIMIT)
         except (Unavailable, OutcomeUnknown) as error:
