@@ -96,6 +96,15 @@ async def test_an_open_run_is_looked_for_among_the_jobs_recent_ones(crowded: Sto
 
 
 @both_modes
+async def test_waiting_runs_are_counted_among_the_jobs_recent_ones(crowded: StoreWorld, mode: str) -> None:
+    found = await conditions(crowded, "count_waiting_runs", mode, shard=0, job_id=JOB, run_id=JOB, now_us=NOW_US)
+    recent = [condition for condition in found["runs"] if "job_id" in condition]
+    assert len(recent) == 2, "how many wait, and whether one is open"
+    assert all("scheduled_for_us" in condition for condition in recent)
+    assert all("job_id" in condition and "shard" in condition for condition in found["open_runs"])
+
+
+@both_modes
 async def test_runs_are_read_by_their_key(crowded: StoreWorld, mode: str) -> None:
     found = await conditions(crowded, "get_runs", mode, run_ids=[JOB], namespace="n1")
     assert "run_id" in found["runs"][0]

@@ -12,6 +12,7 @@ from core.fence import TermRow
 from core.policy import Overlap
 from core.states import RunCause, RunState, SkipReason
 from core.store.decisions import Fired
+from core.store.discovery import BucketRange, Discovery
 from tests.support.store_world import NOW_US, Job, StoreWorld, fire_chain, fire_run, grant
 
 HOUR_US = 3600 * US_PER_S
@@ -198,7 +199,9 @@ async def test_where_a_backwards_catch_up_stands_moves_with_the_chain(world: Sto
     row = await world.plant_occurrence(job)
     item = fire_chain(world, job, row, term, next_us=NEXT_US, back_us=NOW_US - US_PER_S, back_to_us=NOW_US - HOUR_US)
     await world.firing().fire_chains([item], now_us=NOW_US)
-    (moved,) = await world.due()
+    bucket = world.scale.bucket_of(NEXT_US)
+    scan = await Discovery(world.database).scan([BucketRange(0, bucket, bucket + 1)], limit_per_shard=9)
+    (moved,) = scan.rows
     assert (moved.back_us, moved.back_to_us) == (NOW_US - US_PER_S, NOW_US - HOUR_US)
     await world.firing().fire_chains(
         [fire_chain(world, job, moved, term, next_us=2 * HOUR_US + NOW_US)], now_us=NEXT_US
