@@ -103,7 +103,13 @@ class TestARange:
             plane, "minutely", "2020-01-01T00:00", "2020-01-01T15:00", runs_per_second=1, max_runs=1000
         )
         assert (operation.total, operation.state) == (900, RUNNING)
-        # The first two hundred reach further than a minute ahead: there the making rests.
+        # The first two hundred reach further than a minute ahead: there the making rests, and the looking goes on.
+        await start_all(eye, f"scheduled_for_us = {at('2020-01-01T00:00')}")
+
+        async def seen() -> bool:
+            return (await look(plane, operation)).done == 1
+
+        await eventually(seen)
         assert len(await runs(eye)) == 200
 
     async def test_over_a_change_of_clocks_has_the_gap_and_the_repeat_as_the_schedule_has_them(
