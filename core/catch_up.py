@@ -286,7 +286,13 @@ class _Moment:
         try:
             return self.occurrences.last_due_before(due_us)
         except SearchLimit as limit:
-            return self._before(limit.at_us)
+            found = self._before(limit.at_us)
+        # What lies before the place where the search was given up may have been put off beyond `due_us` all the same.
+        for _ in range(_MAX_ROUNDS):
+            if found is None or found.due_us < due_us:
+                return found
+            found = self._before(found.nominal_us)
+        raise _TooFar
 
     def _before(self, nominal_us: int) -> Occurrence | None:
         for _ in range(_MAX_ROUNDS):

@@ -41,8 +41,11 @@ class DueBeforeStop:
         return self._if_due(self._owned.next_after(nominal_us))
 
     def prev_before(self, nominal_us: int) -> Occurrence | None:
-        """The last one before one of its own, or None. Raises SearchLimit."""
-        return self._owned.prev_before(nominal_us)
+        """The last one whose nominal instant is earlier, or None. Raises SearchLimit."""
+        found = self._owned.prev_before(nominal_us)
+        if found is not None and found.due_us > self._stop_us:
+            return self._owned.last_due_before(self._stop_us + 1)
+        return found
 
     def last_due_before(self, due_us: int) -> Occurrence | None:
         """The last one that is due earlier than `due_us`. Raises SearchLimit."""

@@ -190,6 +190,21 @@ def test_what_is_skipped_has_a_reason_that_holds(story: Story, pauses: list[int]
         assert story.stop is None or run.due_us <= story.stop[0]
 
 
+def test_a_search_that_was_given_up_does_not_lead_to_what_only_became_due_after_a_pause() -> None:
+    listed = Listed([Occurrence(100, 100), Occurrence(119, 122)], taken_away={120, 121}, patience=1)
+    latest = CatchUp(CatchUpMode.LATEST, grace_us=0)
+    played = play(Story(listed, latest, downtimes=((0, 122),), stop=(121, JobState.PAUSED)), [0])
+    assert [run.nominal_us for _, run, _ in played.runs] == [100]
+    assert [(low, high, why) for _, low, high, why in played.skips] == [(119, 119, SkipReason.PAUSED)]
+
+
+def test_a_search_that_was_given_up_does_not_lead_to_what_is_within_the_grace() -> None:
+    listed = Listed([Occurrence(100, 100), Occurrence(119, 160)], taken_away={120, 121}, patience=1)
+    played = play(Story(listed, CatchUp(CatchUpMode.SKIP, grace_us=20), downtimes=((0, 165),)), [0])
+    assert [run.nominal_us for _, run, _ in played.runs] == [119]
+    assert [(low, high, why) for _, low, high, why in played.skips] == [(100, 100, SkipReason.CATCH_UP)]
+
+
 @settings(max_examples=300, deadline=None)
 @given(story=stories, pauses=pauses)
 def test_runs_are_in_the_order_that_is_promised(story: Story, pauses: list[int]) -> None:
