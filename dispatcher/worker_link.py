@@ -202,7 +202,7 @@ async def _write(session: WorkerSession, context: Stream) -> None:
             await session.outgoing.wait()
             for frame in session.take_frames():
                 await context.write(frame)
-    except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+    except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.BaseError) as error:
         log.debug("the stream of worker %s ended while writing: %s", session.worker_id, error)
 
 
