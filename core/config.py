@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from core.errors import Invalid
 
+_ZONE = re.compile(r"[A-Za-z0-9._-]{0,63}")
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 
 
@@ -58,11 +59,26 @@ class ControlPlaneSettings:
     join_settle_s: float = 0.5
     # What is due for longer and has not been fired is reported as missed, with the reason.
     missed_fire_after_s: float = 30.0
+    # Whether the leader moves shards by measured load; takeovers, drains and operators' moves go on without it.
+    rebalance: bool = True
+    rebalance_interval_s: float = 10.0
+    # Dispatchers whose loads differ from their fair share by less than this part of it are left as they are.
+    rebalance_tolerance: float = 0.2
+    # Budget of planned moves under way at once, and begun within a minute by rebalancing.
+    moves_at_once: int = 16
+    moves_per_minute: int = 60
+    # A shard stays at least so long where it came to, unless an operator, a drain or a death moves it.
+    min_residency_s: float = 60.0
 
     def __post_init__(self) -> None:
         _require(self.report_interval_s > 0, "controlplane.report_interval_s", "must be above 0")
         _require(self.missed_reports >= 1, "controlplane.missed_reports", "must be at least 1")
         _require(self.missed_fire_after_s > 0, "controlplane.missed_fire_after_s", "must be above 0")
+        _require(self.rebalance_interval_s > 0, "controlplane.rebalance_interval_s", "must be above 0")
+        _require(0 < self.rebalance_tolerance <= 1, "controlplane.rebalance_tolerance", "must be above 0, at most 1")
+        _require(self.moves_at_once >= 1, "controlplane.moves_at_once", "must be at least 1")
+        _require(self.moves_per_minute >= 1, "controlplane.moves_per_minute", "must be at least 1")
+        _require(self.min_residency_s >= 0, "controlplane.min_residency_s", "must not be below 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +109,16 @@ class DispatcherSettings:
     term_check_s: float = 1.0
     # Runs open for longer stand in open_runs, so that the open-from mark can pass them.
     stand_after_s: float = 10.0
-    # SIGTERM: how long to wait for batches in flight before the process ends all the same.
-    drain_limit_s: float = 10.0
+    # A move of a shard to this dispatcher begins with the second bucket that starts after so long.
+    handoff_lead_s: float = 0.25
+    # After the boundary, the owner before has so long to finish its buckets; then what is left is taken over.
+    handoff_drain_s: float = 1.0
+    # How many shards this dispatcher is to get, beside others of weight 1.
+    weight: float = 1.0
+    # Where it stands (a rack, a site); shards of a zone's dispatchers go to others of the zone where loads allow it.
+    zone: str = ""
+    # SIGTERM: how long to wait until others have the shards and batches in flight are settled.
+    drain_limit_s: float = 20.0
 
     def __post_init__(self) -> None:
         _require(
@@ -108,6 +132,12 @@ class DispatcherSettings:
             "dispatcher.catch_up_runs_per_s",
             "must lie within 0.01 and 1000000",
         )
+        _require(0.001 <= self.weight <= 1_000, "dispatcher.weight", "must lie within 0.001 and 1000")
+        _require(
+            bool(_ZONE.fullmatch(self.zone)), "dispatcher.zone", "must be at most 63 of a-z, A-Z, 0-9, '.', '_', '-'"
+        )
+        _require(self.handoff_lead_s >= 0, "dispatcher.handoff_lead_s", "must not be below 0")
+        _require(self.handoff_drain_s > 0, "dispatcher.handoff_drain_s", "must be above 0")
         for name in ("tick_s", "heartbeat_interval_s", "adoption_margin_s", "term_check_s", "stand_after_s"):
             _require(getattr(self, name) > 0, f"dispatcher.{name}", "must be above 0")
         for name in ("pool_size", "scan_limit_per_shard", "waiting_limit"):

@@ -102,12 +102,61 @@ class TermState(IntEnum):
 class TermEvent(IntEnum):
     CLOSE = 1  # drained, given up, or taken over
     REPLACE = 2  # taken over before its range began
+    SPLIT = 3  # a hand-off ended its range at a boundary; the next term goes on from there
 
 
 TERM_TRANSITIONS: dict[tuple[TermState, TermEvent], TermState] = {
+    (TermState.OPEN, TermEvent.SPLIT): TermState.OPEN,
     (TermState.OPEN, TermEvent.CLOSE): TermState.CLOSED,
     (TermState.OPEN, TermEvent.REPLACE): TermState.VOID,
 }
+
+
+class MoveState(IntEnum):
+    """A planned move of one shard, as the leader accounts for it. SQL's terms decide what really happened."""
+
+    PENDING = 1
+    ORDERED = 2
+    SPLIT = 3
+    COMPLETED = 4
+    ROLLED_BACK = 5
+
+
+OPEN_MOVE_STATES = frozenset({MoveState.PENDING, MoveState.ORDERED, MoveState.SPLIT})
+
+
+class MoveEvent(IntEnum):
+    ORDER = 1  # leader: within the budget of moves; its order stands in the plan
+    SPLIT = 2  # leader: saw the new owner's term opened from the boundary
+    COMPLETE = 3  # leader: the shard is the new owner's alone, the term before is closed
+    ROLL_BACK = 4  # leader: the shard stayed, or went to somebody else; `error` says why
+
+
+MOVE_TRANSITIONS: dict[tuple[MoveState, MoveEvent], MoveState] = {
+    (MoveState.PENDING, MoveEvent.ORDER): MoveState.ORDERED,
+    (MoveState.PENDING, MoveEvent.ROLL_BACK): MoveState.ROLLED_BACK,
+    (MoveState.ORDERED, MoveEvent.SPLIT): MoveState.SPLIT,
+    (MoveState.ORDERED, MoveEvent.COMPLETE): MoveState.COMPLETED,
+    (MoveState.ORDERED, MoveEvent.ROLL_BACK): MoveState.ROLLED_BACK,
+    (MoveState.SPLIT, MoveEvent.COMPLETE): MoveState.COMPLETED,
+    (MoveState.SPLIT, MoveEvent.ROLL_BACK): MoveState.ROLLED_BACK,
+}
+
+
+class MoveCause(IntEnum):
+    """Who wanted a move."""
+
+    OPERATOR = 1
+    REBALANCE = 2  # measured load was uneven, or an operator asked for a round of balancing
+    DRAIN = 3  # its owner ends, or an operator empties it
+
+
+class PlacementRuleKind(IntEnum):
+    """What an operator forbids the leader; each stands in `placement_rules` until it is lifted."""
+
+    FREEZE_ALL = 1  # no planned move at all; takeovers go on
+    FREEZE_SHARD = 2  # this shard is not moved; takeovers go on
+    DRAIN_DISPATCHER = 3  # this dispatcher gets no shard and loses those it has
 
 
 class DueKind(IntEnum):

@@ -20,6 +20,7 @@ from typing import Any
 from core.errors import Invalid
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_ZONE = re.compile(r"[A-Za-z0-9._-]{0,63}")
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ADDRESS = re.compile(r"[A-Za-z0-9.\[\]:_-]{1,255}:[0-9]{1,5}")
 _MAX_INT = 2**63 - 1
@@ -36,8 +37,14 @@ class Member:
     address: str
     metrics_address: str
     started_us: int
+    # Thousandths of the share that a dispatcher of weight 1 gets; where it stands ("" for nowhere named).
+    weight_milli: int = 1_000
+    zone: str = ""
 
     def __post_init__(self) -> None:
+        _check_int("member.weight_milli", self.weight_milli, 1, 1_000_000)
+        if not isinstance(self.zone, str) or not _ZONE.fullmatch(self.zone):
+            raise Invalid("member.zone", "must be at most 63 letters, digits, '.', '_' or '-'")
         _check_id("member.dispatcher_id", self.dispatcher_id)
         _check_address("member.address", self.address)
         if self.metrics_address != "":
@@ -66,7 +73,8 @@ class Assignment:
     """The leader's order: `dispatcher_id` is to own `shard`, by replacing exactly that term of that owner.
 
     replaces_term 0 with replaces_owner "" orders the first claim of a shard that never had a term. `seize` orders a
-    takeover: claim at once, without waiting for the owner to withdraw.
+    takeover: claim at once. Without it a live owner's term is split at a bucket boundary, and only if that term was
+    opened at least `residency_us` microseconds ago (rule of ownership 17).
     """
 
     shard: int
@@ -74,8 +82,10 @@ class Assignment:
     replaces_term: int
     replaces_owner: str
     seize: bool = False
+    residency_us: int = 0
 
     def __post_init__(self) -> None:
+        _check_int("assignment.residency_us", self.residency_us, 0, _MAX_INT)
         _check_int("assignment.shard", self.shard, 0, _MAX_SHARDS - 1)
         _check_id("assignment.dispatcher_id", self.dispatcher_id)
         _check_int("assignment.replaces_term", self.replaces_term, 0, _MAX_INT)

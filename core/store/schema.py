@@ -200,7 +200,7 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           shard BIGINT NOT NULL,
           term BIGINT NOT NULL,
           op_id UUID NOT NULL,
-          event TEXT NOT NULL CHECK (event IN ('open', 'close', 'void')),
+          event TEXT NOT NULL CHECK (event IN ('open', 'split', 'close', 'void')),
           from_bucket BIGINT NOT NULL,
           to_bucket BIGINT NOT NULL,
           owner TEXT NOT NULL,
@@ -335,6 +335,50 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
         "requests_by_age",
         # For retention; created_us never changes.
         "CREATE INDEX IF NOT EXISTS requests_by_age ON requests (created_us, namespace, request_id)",
+    ),
+    (
+        "shard_moves",
+        # Planned moves, their wish and their end; the terms say what happened in between. boundary and new_term are 0
+        # until the split is seen.
+        """
+        CREATE TABLE IF NOT EXISTS shard_moves (
+          move_id UUID NOT NULL PRIMARY KEY,
+          shard BIGINT NOT NULL,
+          from_owner TEXT NOT NULL,
+          from_term BIGINT NOT NULL,
+          to_dispatcher TEXT NOT NULL,
+          cause SMALLINT NOT NULL CHECK (cause IN (1, 2, 3)),
+          state SMALLINT NOT NULL CHECK (state IN (1, 2, 3, 4, 5)),
+          boundary BIGINT NOT NULL DEFAULT 0,
+          new_term BIGINT NOT NULL DEFAULT 0,
+          author TEXT NOT NULL,
+          reason TEXT NOT NULL,
+          request_id TEXT NOT NULL,
+          requested_us BIGINT NOT NULL,
+          ordered_us BIGINT NOT NULL DEFAULT 0,
+          split_us BIGINT NOT NULL DEFAULT 0,
+          ended_us BIGINT NOT NULL DEFAULT 0 CHECK ((state IN (4, 5)) = (ended_us > 0)),
+          error TEXT NOT NULL DEFAULT ''
+        )""",
+    ),
+    (
+        "shard_moves_open",
+        # One open move a shard: of two that are requested at once, one wins.
+        "CREATE UNIQUE INDEX IF NOT EXISTS shard_moves_open ON shard_moves (shard) WHERE ended_us = 0",
+    ),
+    ("shard_moves_by_time", "CREATE INDEX IF NOT EXISTS shard_moves_by_time ON shard_moves (requested_us, move_id)"),
+    (
+        "placement_rules",
+        # What operators forbid the leader. subject: '' for all, a shard's number, or a dispatcher's id.
+        """
+        CREATE TABLE IF NOT EXISTS placement_rules (
+          kind SMALLINT NOT NULL CHECK (kind IN (1, 2, 3)),
+          subject TEXT NOT NULL,
+          author TEXT NOT NULL,
+          reason TEXT NOT NULL,
+          created_us BIGINT NOT NULL,
+          PRIMARY KEY (kind, subject)
+        )""",
     ),
 )
 

@@ -13,6 +13,8 @@ from core.errors import InvariantBroken
 from core.states import (
     ENDED_RUN_STATES,
     JOB_TRANSITIONS,
+    MOVE_TRANSITIONS,
+    OPEN_MOVE_STATES,
     OPEN_OPERATION_STATES,
     OPEN_RUN_STATES,
     OPERATION_TRANSITIONS,
@@ -21,8 +23,11 @@ from core.states import (
     AttemptOutcome,
     DueKind,
     JobState,
+    MoveCause,
+    MoveState,
     OperationKind,
     OperationState,
+    PlacementRuleKind,
     RunCause,
     RunEvent,
     RunState,
@@ -40,6 +45,7 @@ MACHINES: dict[str, tuple[type[IntEnum], Mapping[tuple[IntEnum, IntEnum], IntEnu
     "Job": (JobState, JOB_TRANSITIONS),  # type: ignore[dict-item]
     "Operation": (OperationState, OPERATION_TRANSITIONS),  # type: ignore[dict-item]
     "Term": (TermState, TERM_TRANSITIONS),  # type: ignore[dict-item]
+    "Move": (MoveState, MOVE_TRANSITIONS),  # type: ignore[dict-item]
 }
 CHECKED = {
     ("runs", "state"): RunState,
@@ -52,6 +58,9 @@ CHECKED = {
     ("operations", "kind"): OperationKind,
     ("operations", "state"): OperationState,
     ("shard_terms", "state"): TermState,
+    ("shard_moves", "cause"): MoveCause,
+    ("shard_moves", "state"): MoveState,
+    ("placement_rules", "kind"): PlacementRuleKind,
 }
 
 
@@ -130,6 +139,9 @@ def test_open_and_ended_states_are_told_apart_alike_everywhere() -> None:
     assert {row[0] for row in table("Operation", "state") if row[2] == "yes"} == {s.name for s in OPEN_OPERATION_STATES}
     over = ", ".join(str(int(state)) for state in sorted(set(OperationState) - OPEN_OPERATION_STATES))
     assert f"CHECK ((state IN ({over})) = (ended_us > 0))" in ddl_of("operations")
+    assert {row[0] for row in table("Move", "state") if row[2] == "yes"} == {s.name for s in OPEN_MOVE_STATES}
+    over = ", ".join(str(int(state)) for state in sorted(set(MoveState) - OPEN_MOVE_STATES))
+    assert f"CHECK ((state IN ({over})) = (ended_us > 0))" in ddl_of("shard_moves")
 
 
 def test_only_a_backfill_makes_runs_that_name_their_operation() -> None:

@@ -1,0 +1,96 @@
+"""Named places where a test makes this process die, stand still or wait: before and after each step of a hand-off.
+
+Nothing happens unless TIDEWHEEL_FAILPOINTS names a place, as "name=action" with commas in between. Actions: `kill`
+(SIGKILL to oneself), `freeze` (SIGSTOP to oneself), `once:kill` and `once:freeze` (the first passing only),
+`wait:SECONDS` (the caller sleeps). For tests and fault drills; a name that is not in NAMES is refused at start.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.errors import Invalid
+
+ENVIRONMENT_VARIABLE = "TIDEWHEEL_FAILPOINTS"
+
+# In the order in which a move meets them. "before" is before the transaction is sent, "after" once its commit is known.
+NAMES: tuple[str, ...] = (
+    "leader.before_order",
+    "leader.after_order",
+    "target.before_split",
+    "target.after_split",
+    "target.before_take_over_rest",
+    "target.after_take_over_rest",
+    "owner.before_last_floor",
+    "owner.after_last_floor",
+    "owner.before_last_watermark",
+    "owner.after_last_watermark",
+    "target.before_rehome",
+    "target.after_rehome",
+    "target.before_close",
+    "target.after_close",
+    "leader.before_complete",
+    "leader.after_complete",
+    "claim.before",
+    "claim.after",
+)
+_ACTIONS = ("kill", "freeze", "once:kill", "once:freeze")
+_LONGEST_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    action: str
+    wait_s: float = 0.0
+
+
+class Failpoints:
+    """The places that do something in this process; empty in production."""
+
+    def __init__(self, points: Mapping[str, _Point] | None = None) -> None:
+        self._points = dict(points or {})
+
+    def pass_by(self, name: str) -> float:
+        """To be called at the place; returns how many seconds the caller is to wait (0.0 unless told otherwise)."""
+        if not self._points:
+            return 0.0
+        point = self._points.get(name)
+        if point is None:
+            return 0.0
+        if point.action.startswith("once:"):
+            del self._points[name]
+        match point.action.removeprefix("once:"):
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "freeze":
+                os.kill(os.getpid(), signal.SIGSTOP)
+        return point.wait_s
+
+
+def read_failpoints(environment: Mapping[str, str]) -> Failpoints:
+    """The failpoints that the environment names; raises Invalid for a name or an action that does not exist."""
+    points: dict[str, _Point] = {}
+    for part in filter(None, (piece.strip() for piece in environment.get(ENVIRONMENT_VARIABLE, "").split(","))):
+        name, _, action = part.partition("=")
+        if name not in NAMES:
+            raise Invalid(ENVIRONMENT_VARIABLE, f"{name!r} is not one of {', '.join(NAMES)}")
+        points[name] = _read_action(action)
+    return Failpoints(points)
+
+
+def _read_action(action: str) -> _Point:
+    if action in _ACTIONS:
+        return _Point(action)
+    kind, _, seconds = action.partition(":")
+    try:
+        wait_s = float(seconds) if kind == "wait" else -1.0
+    except ValueError:
+        wait_s = -1.0
+    if not 0 <= wait_s <= _LONGEST_WAIT_S:
+        raise Invalid(
+            ENVIRONMENT_VARIABLE, f"{action!r} is not one of {', '.join(_ACTIONS)} or wait:SECONDS (at most 60)"
+        )
+    return _Point("wait", wait_s)
