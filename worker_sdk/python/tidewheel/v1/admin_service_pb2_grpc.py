@@ -26,7 +26,11 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """What operators look at: who owns what, under which term.
+    """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
+
+    Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 
     def __init__(self, channel):
@@ -50,10 +54,64 @@ class AdminServiceStub(object):
                 request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.GetClusterStatusRequest.SerializeToString,
                 response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ClusterStatus.FromString,
                 _registered_method=True)
+        self.MoveShards = channel.unary_unary(
+                '/tidewheel.v1.AdminService/MoveShards',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsResponse.FromString,
+                _registered_method=True)
+        self.GetMove = channel.unary_unary(
+                '/tidewheel.v1.AdminService/GetMove',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.GetMoveRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.Move.FromString,
+                _registered_method=True)
+        self.ListMoves = channel.unary_unary(
+                '/tidewheel.v1.AdminService/ListMoves',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ListMovesRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ListMovesResponse.FromString,
+                _registered_method=True)
+        self.PlanRebalance = channel.unary_unary(
+                '/tidewheel.v1.AdminService/PlanRebalance',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.PlanRebalanceRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.PlanRebalanceResponse.FromString,
+                _registered_method=True)
+        self.Rebalance = channel.unary_unary(
+                '/tidewheel.v1.AdminService/Rebalance',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.RebalanceRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsResponse.FromString,
+                _registered_method=True)
+        self.DrainDispatcher = channel.unary_unary(
+                '/tidewheel.v1.AdminService/DrainDispatcher',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.DrainDispatcherRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.FromString,
+                _registered_method=True)
+        self.UndrainDispatcher = channel.unary_unary(
+                '/tidewheel.v1.AdminService/UndrainDispatcher',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.UndrainDispatcherRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.FromString,
+                _registered_method=True)
+        self.FreezeShards = channel.unary_unary(
+                '/tidewheel.v1.AdminService/FreezeShards',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.FreezeShardsRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.FromString,
+                _registered_method=True)
+        self.UnfreezeShards = channel.unary_unary(
+                '/tidewheel.v1.AdminService/UnfreezeShards',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.UnfreezeShardsRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.FromString,
+                _registered_method=True)
+        self.ListPlacementRules = channel.unary_unary(
+                '/tidewheel.v1.AdminService/ListPlacementRules',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
-    """What operators look at: who owns what, under which term.
+    """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
+
+    Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 
     def ListDispatchers(self, request, context):
@@ -71,6 +129,77 @@ class AdminServiceServicer(object):
 
     def GetClusterStatus(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MoveShards(self, request, context):
+        """Asks for planned moves of shards to one dispatcher, all or none. The leader carries them out within its budget, by
+        hand-off at a bucket boundary; follow them with GetMove. NOT_FOUND: no such dispatcher. FAILED_PRECONDITION: a shard
+        has an open move (the message names it) or is there already, is frozen, or the dispatcher drains.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMove(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMoves(self, request, context):
+        """Newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanRebalance(self, request, context):
+        """What a round of rebalancing would do now, and the loads expected after it; changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rebalance(self, request, context):
+        """Asks for the moves of such a round now, whether or not the leader does them by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainDispatcher(self, request, context):
+        """From now on the dispatcher gets no shard and loses those it has, by hand-off. Draining twice changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndrainDispatcher(self, request, context):
+        """Lifts a drain. NOT_FOUND when there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FreezeShards(self, request, context):
+        """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on. Freezing twice changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnfreezeShards(self, request, context):
+        """Lifts a freeze. NOT_FOUND when there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPlacementRules(self, request, context):
+        """Everything that is forbidden at present.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -93,6 +222,56 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.GetClusterStatusRequest.FromString,
                     response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ClusterStatus.SerializeToString,
             ),
+            'MoveShards': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveShards,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsResponse.SerializeToString,
+            ),
+            'GetMove': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMove,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.GetMoveRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.Move.SerializeToString,
+            ),
+            'ListMoves': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMoves,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ListMovesRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ListMovesResponse.SerializeToString,
+            ),
+            'PlanRebalance': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanRebalance,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.PlanRebalanceRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.PlanRebalanceResponse.SerializeToString,
+            ),
+            'Rebalance': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rebalance,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.RebalanceRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsResponse.SerializeToString,
+            ),
+            'DrainDispatcher': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainDispatcher,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.DrainDispatcherRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.SerializeToString,
+            ),
+            'UndrainDispatcher': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndrainDispatcher,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.UndrainDispatcherRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.SerializeToString,
+            ),
+            'FreezeShards': grpc.unary_unary_rpc_method_handler(
+                    servicer.FreezeShards,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.FreezeShardsRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.SerializeToString,
+            ),
+            'UnfreezeShards': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnfreezeShards,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.UnfreezeShardsRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.SerializeToString,
+            ),
+            'ListPlacementRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPlacementRules,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'tidewheel.v1.AdminService', rpc_method_handlers)
@@ -102,7 +281,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """What operators look at: who owns what, under which term.
+    """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
+
+    Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 
     @staticmethod
@@ -176,6 +359,276 @@ class AdminService(object):
             '/tidewheel.v1.AdminService/GetClusterStatus',
             tidewheel_dot_v1_dot_admin__service__pb2.GetClusterStatusRequest.SerializeToString,
             tidewheel_dot_v1_dot_admin__service__pb2.ClusterStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveShards(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/MoveShards',
+            tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/GetMove',
+            tidewheel_dot_v1_dot_admin__service__pb2.GetMoveRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.Move.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMoves(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/ListMoves',
+            tidewheel_dot_v1_dot_admin__service__pb2.ListMovesRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.ListMovesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanRebalance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/PlanRebalance',
+            tidewheel_dot_v1_dot_admin__service__pb2.PlanRebalanceRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.PlanRebalanceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rebalance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/Rebalance',
+            tidewheel_dot_v1_dot_admin__service__pb2.RebalanceRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.MoveShardsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainDispatcher(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/DrainDispatcher',
+            tidewheel_dot_v1_dot_admin__service__pb2.DrainDispatcherRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndrainDispatcher(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/UndrainDispatcher',
+            tidewheel_dot_v1_dot_admin__service__pb2.UndrainDispatcherRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FreezeShards(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/FreezeShards',
+            tidewheel_dot_v1_dot_admin__service__pb2.FreezeShardsRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnfreezeShards(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/UnfreezeShards',
+            tidewheel_dot_v1_dot_admin__service__pb2.UnfreezeShardsRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.PlacementRule.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPlacementRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/ListPlacementRules',
+            tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,12 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """What operators look at: who owns what, under which term."""
+    """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
+
+    Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -37,19 +42,73 @@ class AdminServiceStub:
     ListShards: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListShardsRequest, _admin_service_pb2.ListShardsResponse]
     """In order of shard; with `shard` given, that one and its whole history of terms."""
     GetClusterStatus: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetClusterStatusRequest, _admin_service_pb2.ClusterStatus]
+    MoveShards: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.MoveShardsRequest, _admin_service_pb2.MoveShardsResponse]
+    """Asks for planned moves of shards to one dispatcher, all or none. The leader carries them out within its budget, by
+    hand-off at a bucket boundary; follow them with GetMove. NOT_FOUND: no such dispatcher. FAILED_PRECONDITION: a shard
+    has an open move (the message names it) or is there already, is frozen, or the dispatcher drains.
+    """
+    GetMove: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetMoveRequest, _admin_service_pb2.Move]
+    ListMoves: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListMovesRequest, _admin_service_pb2.ListMovesResponse]
+    """Newest first."""
+    PlanRebalance: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PlanRebalanceRequest, _admin_service_pb2.PlanRebalanceResponse]
+    """What a round of rebalancing would do now, and the loads expected after it; changes nothing."""
+    Rebalance: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RebalanceRequest, _admin_service_pb2.MoveShardsResponse]
+    """Asks for the moves of such a round now, whether or not the leader does them by itself."""
+    DrainDispatcher: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DrainDispatcherRequest, _admin_service_pb2.PlacementRule]
+    """From now on the dispatcher gets no shard and loses those it has, by hand-off. Draining twice changes nothing."""
+    UndrainDispatcher: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UndrainDispatcherRequest, _admin_service_pb2.PlacementRule]
+    """Lifts a drain. NOT_FOUND when there is none."""
+    FreezeShards: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FreezeShardsRequest, _admin_service_pb2.PlacementRule]
+    """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on. Freezing twice changes nothing."""
+    UnfreezeShards: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnfreezeShardsRequest, _admin_service_pb2.PlacementRule]
+    """Lifts a freeze. NOT_FOUND when there is none."""
+    ListPlacementRules: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListPlacementRulesRequest, _admin_service_pb2.ListPlacementRulesResponse]
+    """Everything that is forbidden at present."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """What operators look at: who owns what, under which term."""
+    """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
+
+    Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListDispatchers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListDispatchersRequest, _admin_service_pb2.ListDispatchersResponse]  # type: ignore[assignment]
     ListShards: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListShardsRequest, _admin_service_pb2.ListShardsResponse]  # type: ignore[assignment]
     """In order of shard; with `shard` given, that one and its whole history of terms."""
     GetClusterStatus: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetClusterStatusRequest, _admin_service_pb2.ClusterStatus]  # type: ignore[assignment]
+    MoveShards: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.MoveShardsRequest, _admin_service_pb2.MoveShardsResponse]  # type: ignore[assignment]
+    """Asks for planned moves of shards to one dispatcher, all or none. The leader carries them out within its budget, by
+    hand-off at a bucket boundary; follow them with GetMove. NOT_FOUND: no such dispatcher. FAILED_PRECONDITION: a shard
+    has an open move (the message names it) or is there already, is frozen, or the dispatcher drains.
+    """
+    GetMove: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetMoveRequest, _admin_service_pb2.Move]  # type: ignore[assignment]
+    ListMoves: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListMovesRequest, _admin_service_pb2.ListMovesResponse]  # type: ignore[assignment]
+    """Newest first."""
+    PlanRebalance: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PlanRebalanceRequest, _admin_service_pb2.PlanRebalanceResponse]  # type: ignore[assignment]
+    """What a round of rebalancing would do now, and the loads expected after it; changes nothing."""
+    Rebalance: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RebalanceRequest, _admin_service_pb2.MoveShardsResponse]  # type: ignore[assignment]
+    """Asks for the moves of such a round now, whether or not the leader does them by itself."""
+    DrainDispatcher: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DrainDispatcherRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
+    """From now on the dispatcher gets no shard and loses those it has, by hand-off. Draining twice changes nothing."""
+    UndrainDispatcher: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UndrainDispatcherRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
+    """Lifts a drain. NOT_FOUND when there is none."""
+    FreezeShards: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FreezeShardsRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
+    """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on. Freezing twice changes nothing."""
+    UnfreezeShards: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnfreezeShardsRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
+    """Lifts a freeze. NOT_FOUND when there is none."""
+    ListPlacementRules: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListPlacementRulesRequest, _admin_service_pb2.ListPlacementRulesResponse]  # type: ignore[assignment]
+    """Everything that is forbidden at present."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What operators look at: who owns what, under which term."""
+    """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
+
+    Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
+    """
 
     @_abc_1.abstractmethod
     def ListDispatchers(
@@ -72,5 +131,87 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.GetClusterStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ClusterStatus, _abc.Awaitable[_admin_service_pb2.ClusterStatus]]: ...
+
+    @_abc_1.abstractmethod
+    def MoveShards(
+        self,
+        request: _admin_service_pb2.MoveShardsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.MoveShardsResponse, _abc.Awaitable[_admin_service_pb2.MoveShardsResponse]]:
+        """Asks for planned moves of shards to one dispatcher, all or none. The leader carries them out within its budget, by
+        hand-off at a bucket boundary; follow them with GetMove. NOT_FOUND: no such dispatcher. FAILED_PRECONDITION: a shard
+        has an open move (the message names it) or is there already, is frozen, or the dispatcher drains.
+        """
+
+    @_abc_1.abstractmethod
+    def GetMove(
+        self,
+        request: _admin_service_pb2.GetMoveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.Move, _abc.Awaitable[_admin_service_pb2.Move]]: ...
+
+    @_abc_1.abstractmethod
+    def ListMoves(
+        self,
+        request: _admin_service_pb2.ListMovesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListMovesResponse, _abc.Awaitable[_admin_service_pb2.ListMovesResponse]]:
+        """Newest first."""
+
+    @_abc_1.abstractmethod
+    def PlanRebalance(
+        self,
+        request: _admin_service_pb2.PlanRebalanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PlanRebalanceResponse, _abc.Awaitable[_admin_service_pb2.PlanRebalanceResponse]]:
+        """What a round of rebalancing would do now, and the loads expected after it; changes nothing."""
+
+    @_abc_1.abstractmethod
+    def Rebalance(
+        self,
+        request: _admin_service_pb2.RebalanceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.MoveShardsResponse, _abc.Awaitable[_admin_service_pb2.MoveShardsResponse]]:
+        """Asks for the moves of such a round now, whether or not the leader does them by itself."""
+
+    @_abc_1.abstractmethod
+    def DrainDispatcher(
+        self,
+        request: _admin_service_pb2.DrainDispatcherRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
+        """From now on the dispatcher gets no shard and loses those it has, by hand-off. Draining twice changes nothing."""
+
+    @_abc_1.abstractmethod
+    def UndrainDispatcher(
+        self,
+        request: _admin_service_pb2.UndrainDispatcherRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
+        """Lifts a drain. NOT_FOUND when there is none."""
+
+    @_abc_1.abstractmethod
+    def FreezeShards(
+        self,
+        request: _admin_service_pb2.FreezeShardsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
+        """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on. Freezing twice changes nothing."""
+
+    @_abc_1.abstractmethod
+    def UnfreezeShards(
+        self,
+        request: _admin_service_pb2.UnfreezeShardsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
+        """Lifts a freeze. NOT_FOUND when there is none."""
+
+    @_abc_1.abstractmethod
+    def ListPlacementRules(
+        self,
+        request: _admin_service_pb2.ListPlacementRulesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListPlacementRulesResponse, _abc.Awaitable[_admin_service_pb2.ListPlacementRulesResponse]]:
+        """Everything that is forbidden at present."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
