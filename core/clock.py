@@ -45,6 +45,11 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
+def process_cpu_s() -> float:
+    """Processor seconds that this process has used, all its threads together; only differences mean something."""
+    return time.process_time()
+
+
 @dataclass(frozen=True, slots=True)
 class ClockReading:
     """One look at the database's clock: `server_us` was read somewhere between the two monotonic instants."""

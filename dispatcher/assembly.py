@@ -37,6 +37,7 @@ from dispatcher.gates import Gates
 from dispatcher.hints import Hints
 from dispatcher.holdings import Holdings
 from dispatcher.jobs import Jobs
+from dispatcher.loads import Loads
 from dispatcher.matching import MatchLoop
 from dispatcher.ownership import Ownership
 from dispatcher.progress import ProgressLoop
@@ -124,7 +125,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
             interval_s=report_interval_s,
             draining=lambda: ownership.draining,
             last_pass_s=lambda: scanning.last_pass_s,
-            fired=lambda: due.fired,
+            loads=Loads(runtime.clock, runtime.scale, memory),
         ),
     )
     return Assembly(runtime, memory, loops)

@@ -49,8 +49,6 @@ class DueLoop:
         self._delivery = delivery
         self._drafting = Drafting(runtime, memory, delivery)
         self._watch = watch
-        # Due rows consumed since the start, for the reports to the leader.
-        self.fired = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._pulse: Pulse | None = None
@@ -150,7 +148,7 @@ class DueLoop:
         asked = [(d.row.shard, d.item.key.term) for d in batch]
         self._watch.note(asked, fired.fences, sent_s=sent_s, kind=RefusedWrite.FIRE)
         self._runtime.metrics.fired(len(fired.consumed))
-        self.fired += len(fired.consumed)
+        self._memory.fires.count(batch[position].row for position in fired.consumed)
         late_us = [committed_us - run.due_at_us for run in fired.made.values()]
         self._runtime.metrics.lateness(Stage.FIRE, late_us)
         for position, draft in enumerate(batch):

@@ -15,10 +15,13 @@ from core.coord.ports import CoordView
 from core.tasks import Wake
 from core.wire import internal_pb2 as pb
 from core.wire import internal_pb2_grpc as pb_grpc
+from dispatcher.loads import Loads, ShardLoad
 from dispatcher.runtime import Memory, Runtime
 
 log = logging.getLogger(__name__)
 
+# What each shard costs is told so often.
+LOADS_EVERY_S = 1.0
 _KEEPALIVE = (
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 2_000),
@@ -40,7 +43,7 @@ class Reports:
         interval_s: float,
         draining: Callable[[], bool],
         last_pass_s: Callable[[], float],
-        fired: Callable[[], int],
+        loads: Loads,
     ) -> None:
         self._runtime = runtime
         self._memory = memory
@@ -48,8 +51,9 @@ class Reports:
         self._interval_s = interval_s
         self._draining = draining
         self._last_pass_s = last_pass_s
-        self._fired = fired
-        self._fired_before = 0
+        self._loads = loads
+        self._loads_due_s = 0.0
+        self._fired_before, self._fired_s = 0, runtime.clock.monotonic_s()
         # There is news that cannot wait for the interval.
         self.hurry = Wake()
 
@@ -83,16 +87,35 @@ class Reports:
             await self.hurry.wait(self._runtime.clock, self._interval_s)
 
     def _report(self) -> pb.DispatcherReport:
-        memory = self._memory
-        fired_now = self._fired()
-        fired, self._fired_before = fired_now - self._fired_before, fired_now
-        age_s = self._runtime.clock.monotonic_s() - self._last_pass_s()
-        return pb.DispatcherReport(
+        memory, now_s = self._memory, self._runtime.clock.monotonic_s()
+        report = pb.DispatcherReport(
             dispatcher_id=self._runtime.dispatcher_id,
             shards=sorted(memory.holdings.shards),
-            fires_per_second=fired / self._interval_s,
-            open_runs=len(memory.attempts) + memory.routes.waiting + len(memory.resting),
+            fires_per_second=self._fires_per_s(now_s),
+            open_runs=len(memory.attempts) + memory.routes.waiting + memory.gates.waiting + len(memory.resting),
             waiting_runs=memory.routes.waiting,
             draining=self._draining(),
-            last_pass_age_ms=round(age_s * 1000),
+            last_pass_age_ms=round((now_s - self._last_pass_s()) * 1000),
         )
+        if now_s >= self._loads_due_s:
+            self._loads_due_s = now_s + LOADS_EVERY_S - self._interval_s / 2
+            report.cpu = self._loads.cpu()
+            report.loads.extend(map(_shard_load, self._loads.measure()))
+        return report
+
+    def _fires_per_s(self, now_s: float) -> float:
+        fired, passed_s = self._memory.fires.total - self._fired_before, now_s - self._fired_s
+        self._fired_before, self._fired_s = self._memory.fires.total, now_s
+        return fired / max(passed_s, self._interval_s)
+
+
+def _shard_load(load: ShardLoad) -> pb.ShardLoad:
+    return pb.ShardLoad(
+        shard=load.shard,
+        term=load.term,
+        fires_per_second=load.fires_per_s,
+        open_runs=load.open_runs,
+        waiting_runs=load.waiting_runs,
+        watermark_lag_ms=load.watermark_lag_ms,
+        hottest=[pb.HotJob(job_id=str(hot.job_id), fires_per_second=hot.fires_per_s) for hot in load.hottest],
+    )

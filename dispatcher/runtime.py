@@ -21,6 +21,7 @@ from core.telemetry.metrics import DispatcherMetrics
 from core.telemetry.tracing import Tracing
 from dispatcher.agenda import Agenda
 from dispatcher.attempts import Attempts, LiveAttempt
+from dispatcher.fires import FireCounts
 from dispatcher.gates import Gates
 from dispatcher.holdings import Holdings, Key
 from dispatcher.jobs import Jobs
@@ -98,6 +99,8 @@ class Memory:
     unsent: dict[bytes, float] = field(default_factory=dict)
     # Open runs whose job cannot be read: they wait for its repair.
     unreadable: dict[UUID, RestingRun] = field(default_factory=dict)
+    # What was fired lately.
+    fires: FireCounts = field(default_factory=FireCounts)
 
     def let_wait(self, run: WaitingRun, *, blocked: bool | None = None) -> None:
         """Let a run wait in memory, or in SQL alone when memory is full: for a credit, or behind its gate.
