@@ -121,7 +121,7 @@ class BackfillRequests:
         return NewOperation(self._rand.uuid(), OperationKind.BACKFILL, job.name, spec.to_json(), count)
 
     def _decoded(self, request: job_service_pb2.BackfillJobRequest, origin: Origin) -> _Wish:
-        faults, call = Violations(), None
+        faults = Violations()
         from_us = to_us = 0
         with faults.noted():
             check_namespace(request.namespace)
@@ -144,16 +144,7 @@ class BackfillRequests:
             faults.add("runs_per_second", f"must be above 0 and at most {_MOST_PER_S:g}; 0 means {_DEFAULT_PER_S:g}")
         if request.overlap not in _GATED:
             faults.add("overlap", "must be allow or buffer all")
-        with faults.noted():
-            call = self._calls.mutation(
-                origin,
-                request,
-                namespace=request.namespace or "default",
-                request_id=request.request_id,
-                note=request.note,
-            )
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
+        call = self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)
         return _Wish(
             call,
             from_us,

@@ -111,7 +111,7 @@ class BulkChanges:
         return count, names
 
     def _decoded(self, request: Wish, origin: Origin) -> Call:
-        faults, call = Violations(), None
+        faults = Violations()
         with faults.noted():
             check_namespace(request.selector.namespace, "selector.namespace")
         with faults.noted():
@@ -121,17 +121,7 @@ class BulkChanges:
                 faults.add("expected_count", "is required: ask with validate_only first, and hand the count back")
             if not request.note.strip():
                 faults.add("note", "is required: say why")
-        with faults.noted():
-            call = self._calls.mutation(
-                origin,
-                request,
-                namespace=request.selector.namespace or "default",
-                request_id=request.request_id,
-                note=request.note,
-            )
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
-        return call
+        return self._calls.mutation(origin, request, faults, namespace=request.selector.namespace, note=request.note)
 
 
 def _check_labels(labels: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import grpc
 from tidewheel.v1 import calendar_service_pb2 as pb
 from tidewheel.v1 import calendar_service_pb2_grpc
 
-from controlplane.api import fields, page_tokens
+from controlplane.api import page_tokens
 from controlplane.api.calendar_content import check_description, decode_content, encode_calendar
 from controlplane.api.calls import Calls, Origin
 from controlplane.api.etags import check_calendar_etag
@@ -75,17 +75,12 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
         return encode_calendar(found)
 
     async def _list(self, request: pb.ListCalendarsRequest, origin: Origin) -> pb.ListCalendarsResponse:
-        faults, size, after = Violations(), 0, ""
+        faults = Violations()
         with faults.noted():
             check_namespace(request.namespace)
-        with faults.noted():
-            size = fields.page_size(request.page_size)
         listing = (origin.method, request.namespace or "default")
-        with faults.noted():
-            key = page_tokens.decode(request.page_token, listing, shape=(str,))
-            after = check_job_name(str(key[0]), "page_token") if key else ""
-        faults.refuse()
-        page = await self._calendars.page(request.namespace or "default", after=after, size=size)
+        size, after = page_tokens.page(request, listing, faults, (str,), page_tokens.name)
+        page = await self._calendars.page(request.namespace or "default", after=after or "", size=size)
         return pb.ListCalendarsResponse(
             calendars=[encode_calendar(each) for each in page.calendars],
             next_page_token=page_tokens.encode(listing, [page.calendars[-1].name]) if page.more else "",
@@ -94,21 +89,16 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
     async def _versions(
         self, request: pb.ListCalendarVersionsRequest, origin: Origin
     ) -> pb.ListCalendarVersionsResponse:
-        faults, size, before = Violations(), 0, 0
+        faults = Violations()
         with faults.noted():
             check_namespace(request.namespace)
         with faults.noted():
             check_job_name(request.name)
-        with faults.noted():
-            size = fields.page_size(request.page_size)
         listing = (origin.method, request.namespace or "default", request.name)
-        with faults.noted():
-            key = page_tokens.decode(request.page_token, listing, shape=(int,))
-            before = int(key[0]) if key else 0
-            if before < 0:
-                raise Invalid("page_token", "is not a page token of this service")
-        faults.refuse()
-        page = await self._calendars.versions(request.namespace or "default", request.name, before=before, size=size)
+        size, before = page_tokens.page(request, listing, faults, (int,), page_tokens.version)
+        page = await self._calendars.versions(
+            request.namespace or "default", request.name, before=before or 0, size=size
+        )
         return pb.ListCalendarVersionsResponse(
             versions=[encode_calendar(each) for each in page.calendars],
             next_page_token=page_tokens.encode(listing, [page.calendars[-1].version]) if page.more else "",
@@ -151,21 +141,12 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
         return answer
 
     async def _delete(self, request: pb.DeleteCalendarRequest, origin: Origin) -> pb.Calendar:
-        faults, call = Violations(), None
+        faults = Violations()
         with faults.noted():
             check_namespace(request.namespace)
         with faults.noted():
             check_job_name(request.name)
-        with faults.noted():
-            call = self._calls.mutation(
-                origin,
-                request,
-                namespace=request.namespace or "default",
-                request_id=request.request_id,
-                note=request.note,
-            )
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
+        call = self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)
         changed = await self._changes.delete(
             call, name=request.name, check=lambda present: check_calendar_etag(request.etag, present), render=_rendered
         )
@@ -174,8 +155,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
     def _decoded(
         self, request: pb.CreateCalendarRequest | pb.UpdateCalendarRequest, origin: Origin
     ) -> tuple[Call, CalendarContent]:
-        calendar, faults = request.calendar, Violations()
-        call, content = None, None
+        calendar, faults, content = request.calendar, Violations(), None
         with faults.noted():
             check_namespace(calendar.namespace, "calendar.namespace")
         with faults.noted():
@@ -184,16 +164,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
             check_description(calendar.description, "calendar.description")
         with faults.noted():
             content = decode_content(calendar, "calendar")
-        with faults.noted():
-            call = self._calls.mutation(
-                origin,
-                request,
-                namespace=calendar.namespace or "default",
-                request_id=request.request_id,
-                note=request.note,
-            )
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
+        call = self._calls.mutation(origin, request, faults, namespace=calendar.namespace, note=request.note)
         assert content is not None, "nothing was wrong"
         return call, content
 

@@ -10,13 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from controlplane.api import fields
 from controlplane.api.status import DETAILS_TRAILER, Overloaded, Refusal, internal_refusal, refusal_of
+from controlplane.api.violations import Violations
 from controlplane.seams import CallTracing, ControlPlaneMetrics
 from core.clock import Clock
 from core.errors import TidewheelError, Unavailable
@@ -32,6 +33,14 @@ Answer = TypeVar("Answer")
 # Until callers prove who they are, the record says so.
 _UNKNOWN_ACTOR = "unauthenticated"
 _TRACE_HEADER = "traceparent"
+
+
+class Change(Protocol):
+    """The request of a call that is to change something."""
+
+    request_id: str
+
+    def SerializeToString(self, *, deterministic: bool = ...) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +126,23 @@ class Calls:
         kept = here if self._tracing.enabled or parent is None else parent
         return await handle(request, Origin(method, kept.traceparent))
 
-    def mutation(self, origin: Origin, request: Message, *, namespace: str, request_id: str, note: str) -> Call:
-        """The record of a call that is to change something."""
+    def mutation(self, origin: Origin, request: Change, faults: Violations, *, namespace: str, note: str) -> Call:
+        """The record of a call that is to change something in `namespace`, "" being the default one.
+
+        The last step of decoding: raises BadRequest with every fault that was noted before, or is found here.
+        """
+        call = None
+        with faults.noted():
+            call = self._recorded(origin, request, namespace or "default", note)
+        faults.refuse()
+        assert call is not None, "nothing was wrong"
+        return call
+
+    def _recorded(self, origin: Origin, request: Change, namespace: str, note: str) -> Call:
         body = request.SerializeToString(deterministic=True)
         key = RequestKey(
             namespace,
-            fields.request_id(request_id) or own_request_id(self._rand),
+            fields.request_id(request.request_id) or own_request_id(self._rand),
             origin.method,
             blake2b(body, digest_size=32, person=b"tw-request").digest(),
         )

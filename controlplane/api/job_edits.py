@@ -144,38 +144,23 @@ class JobEdits:
 
     def _decoded(self, request: Telling, paths: Callable[[], Collection[str]], note: str, origin: Origin) -> Told:
         """What a creation or an update asks for. Raises BadRequest with every fault."""
-        job, faults, wanted, call = request.job, Violations(), WantedJob(), None
-        namespace = job.namespace or "default"
+        job, faults, wanted = request.job, Violations(), WantedJob()
+        hash_key = f"{job.namespace or 'default'}/{job.name}"
         with faults.noted():
             check_namespace(job.namespace, "job.namespace")
         with faults.noted():
             check_job_name(job.name, "job.name")
         with faults.noted():
-            wanted = decode_job(job, paths(), now_us=self._views.now_us(), hash_key=f"{namespace}/{job.name}")
-        with faults.noted():
-            call = self._calls.mutation(origin, request, namespace=namespace, request_id=request.request_id, note=note)
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
-        return wanted, call
+            wanted = decode_job(job, paths(), now_us=self._views.now_us(), hash_key=hash_key)
+        return wanted, self._calls.mutation(origin, request, faults, namespace=job.namespace, note=note)
 
     def _named(self, request: Named, origin: Origin, faults: Violations) -> Call:
         """The call of a request that names a job. Raises BadRequest with every fault."""
-        call = None
         with faults.noted():
             check_namespace(request.namespace)
         with faults.noted():
             check_job_name(request.name)
-        with faults.noted():
-            call = self._calls.mutation(
-                origin,
-                request,
-                namespace=request.namespace or "default",
-                request_id=request.request_id,
-                note=request.note,
-            )
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
-        return call
+        return self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)
 
     async def _changed(self, call: Call, action: str, name: str, etag: str, decision: Decision) -> job_pb2.Job:
         changed = await self._store.changes.change(

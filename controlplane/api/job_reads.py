@@ -43,20 +43,14 @@ class JobReads:
     async def list(self, request: job_service_pb2.ListJobsRequest, origin: Origin) -> job_service_pb2.ListJobsResponse:
         """A page of live jobs by name."""
         faults = Violations()
-        size, after = 0, ""
         with faults.noted():
             check_namespace(request.namespace)
         with faults.noted():
-            size = fields.page_size(request.page_size)
-        with faults.noted():
             fields.name_prefix(request.name_prefix)
         listing = (origin.method, request.namespace or "default", request.name_prefix)
-        with faults.noted():
-            key = page_tokens.decode(request.page_token, listing, shape=(str,))
-            after = check_job_name(str(key[0]), "page_token") if key else ""
-        faults.refuse()
+        size, after = page_tokens.page(request, listing, faults, (str,), page_tokens.name)
         page = await self._reads.page(
-            request.namespace or "default", prefix=request.name_prefix, after=after, size=size
+            request.namespace or "default", prefix=request.name_prefix, after=after or "", size=size
         )
         contents = await self._reads.contents_of(page.jobs)
         return job_service_pb2.ListJobsResponse(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from google.protobuf.json_format import MessageToDict
 from tidewheel.v1 import job_pb2, job_service_pb2
 
-from controlplane.api import fields, page_tokens
+from controlplane.api import page_tokens
 from controlplane.api.calls import Origin
 from controlplane.api.decode_schedule import timestamp
 from controlplane.api.encode import JOB_STATES, add_spec
@@ -39,16 +39,10 @@ class JobVersionReads:
         self, request: job_service_pb2.ListJobVersionsRequest, origin: Origin
     ) -> job_service_pb2.ListJobVersionsResponse:
         """A page of versions, newest first."""
-        faults, size, before = Violations(), 0, NEWEST
-        with faults.noted():
-            size = fields.page_size(request.page_size)
         listing = (origin.method, request.namespace or "default", request.name, request.job_id)
-        with faults.noted():
-            key = page_tokens.decode(request.page_token, listing, shape=(int,))
-            before = int(key[0]) if key else NEWEST
-        faults.refuse()
+        size, before = page_tokens.page(request, listing, Violations(), (int,), page_tokens.version)
         job = await find_job(self._reads, request.namespace, request.name, request.job_id)
-        page = await self._versions.page(job.job_id, before=before, size=size)
+        page = await self._versions.page(job.job_id, before=NEWEST if before is None else before, size=size)
         return job_service_pb2.ListJobVersionsResponse(
             versions=[_shown(job, version) for version in page.versions],
             next_page_token=page_tokens.encode(listing, [page.more_before]) if page.more_before else "",

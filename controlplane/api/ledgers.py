@@ -73,23 +73,22 @@ class JobAnswers:
         self, request: job_service_pb2.GetJobLedgerRequest, origin: Origin
     ) -> job_service_pb2.GetJobLedgerResponse:
         """A page of the account of a range."""
-        faults, from_us, to_us, size = _named(request.namespace, request.name, request.job_id), 0, END_US, 0
+        faults, from_us, to_us = _named(request.namespace, request.name, request.job_id), 0, END_US
         with faults.noted():
             from_us = _required(getattr(request, "from"), "from", request.HasField("from"))
         with faults.noted():
             to_us = _required(request.to, "to", request.HasField("to"))
         if to_us <= from_us:
             faults.add("to", "must be later than from")
-        with faults.noted():
-            size = fields.page_size(request.page_size)
         namespace = request.namespace or "default"
         listing = (origin.method, namespace, request.name, request.job_id, from_us, to_us)
-        begin_us = from_us
-        with faults.noted():
-            begin_us = _begin(request.page_token, listing, from_us, to_us)
-        faults.refuse()
+
+        def begin(key: page_tokens.Key) -> int:
+            return page_tokens.within(int(key[0]), from_us, to_us)
+
+        size, begin_us = page_tokens.page(request, listing, faults, (int,), begin)
         job = await find_job(self._jobs, namespace, request.name, request.job_id)
-        page = await self._accounts.page(job, begin_us, to_us, size)
+        page = await self._accounts.page(job, from_us if begin_us is None else begin_us, to_us, size)
         return job_service_pb2.GetJobLedgerResponse(
             entries=[encode_account(made) for made in page.accounts],
             next_page_token="" if page.next_us is None else page_tokens.encode(listing, [page.next_us]),
@@ -137,13 +136,3 @@ def _required(value: Timestamp, at: str, given: bool) -> int:
     if not given:
         raise Invalid(at, "must be given")
     return fields.instant_us(value, at)
-
-
-def _begin(token: str, listing: tuple[object, ...], from_us: int, to_us: int) -> int:
-    key = page_tokens.decode(token, listing, shape=(int,))
-    if key is None:
-        return from_us
-    begin_us = int(key[0])
-    if not from_us <= begin_us < to_us:
-        raise Invalid("page_token", "is not a page token of this service")
-    return begin_us

@@ -11,10 +11,7 @@ from controlplane.api import fields, page_tokens
 from controlplane.api.calls import Calls, Origin
 from controlplane.api.operation_views import OperationViews, encode_operation
 from controlplane.api.violations import Violations
-from core.civil import END_US
-from core.errors import Invalid
 from core.jobspec import check_namespace
-from core.store.operation_records import OperationKey
 from core.store.operations import Operations
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -54,15 +51,10 @@ class OperationServicer(operation_service_pb2_grpc.OperationServiceServicer):
         self, request: operation_service_pb2.ListOperationsRequest, origin: Origin
     ) -> operation_service_pb2.ListOperationsResponse:
         faults = Violations()
-        size, after = 0, None
         with faults.noted():
             check_namespace(request.namespace)
-        with faults.noted():
-            size = fields.page_size(request.page_size)
         listing = (origin.method, request.namespace or "default")
-        with faults.noted():
-            after = _after(request.page_token, listing)
-        faults.refuse()
+        size, after = page_tokens.page(request, listing, faults, (int, str), page_tokens.instant_and_id)
         page = await self._operations.page(request.namespace or "default", after=after, size=size)
         token = ""
         if page.more_after is not None:
@@ -75,33 +67,14 @@ class OperationServicer(operation_service_pb2_grpc.OperationServiceServicer):
     async def _cancel(
         self, request: operation_service_pb2.CancelOperationRequest, origin: Origin
     ) -> operation_pb2.Operation:
-        faults, call, operation_id = Violations(), None, None
+        faults, operation_id = Violations(), None
         with faults.noted():
             check_namespace(request.namespace)
         with faults.noted():
             operation_id = fields.uuid(request.operation_id, "operation_id")
-        with faults.noted():
-            call = self._calls.mutation(
-                origin,
-                request,
-                namespace=request.namespace or "default",
-                request_id=request.request_id,
-                note=request.note,
-            )
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
+        call = self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)
         assert operation_id is not None, "nothing was wrong"
         answer = await self._operations.cancel(
             call, operation_id, lambda operation: encode_operation(operation).SerializeToString()
         )
         return await self._views.begun(operation_pb2.Operation.FromString(answer))
-
-
-def _after(token: str, listing: tuple[object, ...]) -> OperationKey | None:
-    key = page_tokens.decode(token, listing, shape=(int, str))
-    if key is None:
-        return None
-    created_us = int(key[0])
-    if not 0 <= created_us < END_US:
-        raise Invalid("page_token", "is not a page token of this service")
-    return created_us, fields.uuid(str(key[1]), "page_token")

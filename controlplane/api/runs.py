@@ -90,19 +90,10 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         return run_service_pb2.ListAttemptsResponse(attempts=[encode_attempt(attempt) for attempt in attempts])
 
     async def _cancel(self, request: run_service_pb2.CancelRunRequest, origin: Origin) -> run_pb2.Run:
-        faults, call, named = Violations(), None, None
+        faults, named = Violations(), None
         with faults.noted():
             named = _named(request)
-        with faults.noted():
-            call = self._calls.mutation(
-                origin,
-                request,
-                namespace=request.namespace or "default",
-                request_id=request.request_id,
-                note=request.note,
-            )
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
+        call = self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)
         assert named is not None, "nothing was wrong"
         changed = await self._store.changes.cancel(call, named[1], self._views.rendered)
         if changed.shard is not None and changed.canceled is not None:
@@ -126,7 +117,7 @@ class _Wish:
 
 def _wish(request: run_service_pb2.ListRunsRequest, method: str) -> _Wish:
     faults = Violations()
-    job_id, from_us, to_us, size, after = None, 0, END_US, 0, None
+    job_id, from_us, to_us = None, 0, END_US
     with faults.noted():
         check_namespace(request.namespace)
     with faults.noted():
@@ -138,13 +129,9 @@ def _wish(request: run_service_pb2.ListRunsRequest, method: str) -> _Wish:
     states = frozenset(_STATES[number] for number in request.states if number in _STATES)
     if any(number not in _STATES for number in request.states):
         faults.add("states", "has a state that runs do not have")
-    with faults.noted():
-        size = fields.page_size(request.page_size)
     namespace = request.namespace or "default"
     listing = (method, namespace, request.job, job_id, from_us, to_us, sorted(states))
-    with faults.noted():
-        after = _after(request.page_token, listing)
-    faults.refuse()
+    size, after = page_tokens.page(request, listing, faults, (int, str), page_tokens.instant_and_id)
     return _Wish(namespace, job_id, from_us, to_us, states, size, listing, after)
 
 
@@ -155,16 +142,6 @@ def _job_id(request: run_service_pb2.ListRunsRequest) -> UUID | None:
         return fields.uuid(request.job_id, "job_id")
     check_job_name(request.job, "job")
     return None
-
-
-def _after(token: str, listing: tuple[object, ...]) -> RunKey | None:
-    key = page_tokens.decode(token, listing, shape=(int, str))
-    if key is None:
-        return None
-    scheduled_for_us = int(key[0])
-    if not 0 <= scheduled_for_us < END_US:
-        raise Invalid("page_token", "is not a page token of this service")
-    return scheduled_for_us, fields.uuid(str(key[1]), "page_token")
 
 
 def _named(

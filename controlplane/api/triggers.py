@@ -29,7 +29,7 @@ class Triggers:
 
     async def trigger(self, request: job_service_pb2.TriggerJobRequest, origin: Origin) -> run_pb2.Run:
         """The run that the request made, now or the first time it came."""
-        faults, call, delay_us = Violations(), None, 0
+        faults, delay_us = Violations(), 0
         with faults.noted():
             check_namespace(request.namespace)
         with faults.noted():
@@ -38,16 +38,7 @@ class Triggers:
             check_payload(request.payload)
         with faults.noted():
             delay_us = _delay_us(request)
-        with faults.noted():
-            call = self._calls.mutation(
-                origin,
-                request,
-                namespace=request.namespace or "default",
-                request_id=request.request_id,
-                note=request.note,
-            )
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
+        call = self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)
         payload = request.payload if request.HasField("payload") else None
         wish = Trigger(request.name, payload, delay_us, request.allow_overlap)
         changed = await self._changes.trigger(call, wish, self._views.rendered)
