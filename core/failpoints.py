@@ -1,14 +1,17 @@
-"""Named places where a test makes this process die, stand still or wait: before and after each step of a hand-off.
+"""Named places where a test makes this process die, stand still or wait: around each step of a hand-off, and in loops.
 
 Nothing happens unless TIDEWHEEL_FAILPOINTS names a place, as "name=action" with commas in between. Actions: `kill`
-(SIGKILL to oneself), `freeze` (SIGSTOP to oneself), `once:kill` and `once:freeze` (the first passing only),
-`wait:SECONDS` (the caller sleeps). For tests and fault drills; a name that is not in NAMES is refused at start.
+(SIGKILL to oneself), `freeze` (SIGSTOP to oneself), `wait:SECONDS` (the caller sleeps), `block:SECONDS` (the whole
+event loop stands still). Before an action, `once:` means the first passing only, and `when:PATH:` the first passing
+after a file of that path exists; the file is removed, and may be made again. For tests and fault drills; a name that
+is not in NAMES is refused at start.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,15 +39,21 @@ NAMES: tuple[str, ...] = (
     "leader.after_complete",
     "claim.before",
     "claim.after",
+    # Passed for ever, several times a second.
+    "report.before",
+    "due.before",
 )
-_ACTIONS = ("kill", "freeze", "once:kill", "once:freeze")
+_ACTIONS = ("kill", "freeze")
+_LASTING_ACTIONS = ("wait", "block")
 _LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
     action: str
-    wait_s: float = 0.0
+    lasts_s: float = 0.0
+    once: bool = False
+    when: str = ""
 
 
 class Failpoints:
@@ -54,20 +63,32 @@ class Failpoints:
         self._points = dict(points or {})
 
     def pass_by(self, name: str) -> float:
-        """To be called at the place; returns how many seconds the caller is to wait (0.0 unless told otherwise)."""
+        """To be called at the place; returns how many seconds the caller is to wait (0.0 unless told so)."""
         if not self._points:
             return 0.0
         point = self._points.get(name)
-        if point is None:
+        if point is None or (point.when and not _took(point.when)):
             return 0.0
-        if point.action.startswith("once:"):
+        if point.once:
             del self._points[name]
-        match point.action.removeprefix("once:"):
+        match point.action:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "freeze":
                 os.kill(os.getpid(), signal.SIGSTOP)
-        return point.wait_s
+            case "block":
+                threading.Event().wait(point.lasts_s)
+            case "wait":
+                return point.lasts_s
+        return 0.0
+
+
+def _took(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def read_failpoints(environment: Mapping[str, str]) -> Failpoints:
@@ -81,16 +102,21 @@ def read_failpoints(environment: Mapping[str, str]) -> Failpoints:
     return Failpoints(points)
 
 
-def _read_action(action: str) -> _Point:
+def _read_action(text: str) -> _Point:
+    once, when, action = text.startswith("once:"), "", text.removeprefix("once:")
+    if action.startswith("when:"):
+        when, _, action = action.removeprefix("when:").partition(":")
     if action in _ACTIONS:
-        return _Point(action)
+        return _Point(action, 0.0, once, when)
     kind, _, seconds = action.partition(":")
     try:
-        wait_s = float(seconds) if kind == "wait" else -1.0
+        lasts_s = float(seconds) if kind in _LASTING_ACTIONS else -1.0
     except ValueError:
-        wait_s = -1.0
-    if not 0 <= wait_s <= _LONGEST_WAIT_S:
+        lasts_s = -1.0
+    if not 0 <= lasts_s <= _LONGEST_WAIT_S:
         raise Invalid(
-            ENVIRONMENT_VARIABLE, f"{action!r} is not one of {', '.join(_ACTIONS)} or wait:SECONDS (at most 60)"
+            ENVIRONMENT_VARIABLE,
+            f"{text!r} is not kill, freeze, wait:SECONDS or block:SECONDS (at most 60), after once: or when:PATH: or"
+            " neither",
         )
-    return _Point("wait", wait_s)
+    return _Point(kind, lasts_s, once, when)

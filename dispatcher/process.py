@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import dataclass
 
 import grpc
@@ -19,6 +20,7 @@ from core.coord.layout import Member
 from core.coord.settings import etcd_config, session_config
 from core.enumerator import Enumerator
 from core.errors import NotFound, OutcomeUnknown, TidewheelError, Unavailable
+from core.failpoints import read_failpoints
 from core.rand import SystemRand
 from core.store.clock_probe import ClockProbe
 from core.store.cluster import Cluster, read_cluster
@@ -139,6 +141,7 @@ async def _wait_for_cluster(database: Database, clock: SystemClock, settings: Se
 
 
 async def _serve(settings: Settings, stop: asyncio.Event, tasks: Tasks, built: _Built) -> None:
+    failpoints = read_failpoints(os.environ)
     registry = new_registry()
     metrics = DispatcherMetrics(registry, built.clock)
     ProcessMetrics(
@@ -159,6 +162,7 @@ async def _serve(settings: Settings, stop: asyncio.Event, tasks: Tasks, built: _
         Enumerator(),
         metrics,
         built.tracing,
+        failpoints,
     )
     coord = EtcdCoord(
         etcd_config(settings.etcd), session_config(settings.etcd), settings.cluster.name, built.clock, built.rand

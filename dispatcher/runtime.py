@@ -14,6 +14,7 @@ from core.buckets import BucketScale
 from core.clock import DatabaseClock
 from core.config import DispatcherSettings
 from core.enumerator import Enumerator
+from core.failpoints import Failpoints
 from core.rand import Rand
 from core.store.cluster import Cluster
 from core.tasks import Wake
@@ -40,6 +41,7 @@ class Runtime:
     enumerator: Enumerator
     metrics: DispatcherMetrics
     tracing: Tracing
+    failpoints: Failpoints = field(default_factory=Failpoints)
 
     @property
     def scale(self) -> BucketScale:
