@@ -17,7 +17,9 @@ from tidewheel.v1 import admin_service_pb2_grpc, discovery_service_pb2_grpc
 from controlplane import services
 from controlplane.api import admin, discovery
 from controlplane.api.calls import Calls, Gate
+from controlplane.api.cluster_reads import ClusterReads, Replica
 from controlplane.api.server import ApiServer
+from controlplane.api.shard_reads import ShardReads
 from controlplane.election import Campaign
 from controlplane.hints import Hints
 from controlplane.leader import Leader
@@ -248,10 +250,17 @@ def _cluster(base: _Base) -> Cluster:
     return Cluster(base.rand.uuid(), settings.shard_count, BucketScale(settings.bucket_width_ms))
 
 
+def _admin_service(base: _Base, parts: _Parts) -> admin_service_pb2_grpc.AdminServiceServicer:
+    cluster, database, clock = _cluster(base), base.housekeeping, base.clock
+    shards = ShardReads(cluster, database, clock)
+    replica = Replica(base.replica_id, cluster, base.tzdata_version, parts.missed)
+    whole = ClusterReads(replica, parts.coord, database, clock, parts.leader.seat, shards)
+    return admin.admin_servicer(parts.calls, whole.handlers(), shards.handlers())
+
+
 def _server(base: _Base, parts: _Parts) -> ApiServer:
-    replica = admin.Replica(base.replica_id, _cluster(base), base.tzdata_version, parts.missed)
     seat = parts.leader.seat
-    admin_service = admin.AdminServicer(parts.calls, replica, parts.coord, base.housekeeping, base.clock, seat)
+    admin_service = _admin_service(base, parts)
 
     def register(server: grpc.aio.Server) -> None:
         parts.services.register(server)

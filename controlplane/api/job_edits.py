@@ -16,7 +16,7 @@ from controlplane.api.calls import Calls, Origin
 from controlplane.api.decode import JOB_PATHS, WantedJob, decode_job, decode_mask
 from controlplane.api.etags import check_etag
 from controlplane.api.job_views import JobViews
-from controlplane.api.jobs import Handlers
+from controlplane.api.servicers import Handlers
 from controlplane.api.violations import Violations
 from controlplane.hints import HintSink
 from controlplane.next_version import Creation, Deletion, Edit, Pause, PausedOccurrences, Resume, readable_spec

@@ -7,7 +7,7 @@ from tidewheel.v1 import job_pb2, job_service_pb2
 from controlplane.api import fields, page_tokens
 from controlplane.api.calls import Origin
 from controlplane.api.job_views import JobViews
-from controlplane.api.jobs import Handlers
+from controlplane.api.servicers import Handlers
 from controlplane.api.violations import Violations
 from core.errors import Invalid
 from core.jobspec import check_job_name, check_namespace

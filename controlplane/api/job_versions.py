@@ -14,7 +14,7 @@ from controlplane.api.calls import Origin
 from controlplane.api.decode_schedule import timestamp
 from controlplane.api.encode import JOB_STATES, add_spec
 from controlplane.api.job_reads import find_job
-from controlplane.api.jobs import Handlers
+from controlplane.api.servicers import Handlers
 from controlplane.api.violations import Violations
 from core.errors import Conflict, Invalid
 from core.store.job_versions import NEWEST, JobVersions, VersionRecord

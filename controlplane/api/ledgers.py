@@ -13,7 +13,7 @@ from controlplane.api.calls import Origin
 from controlplane.api.decode_schedule import timestamp
 from controlplane.api.encode import RUN_STATES
 from controlplane.api.job_reads import find_job
-from controlplane.api.jobs import Handlers
+from controlplane.api.servicers import Handlers
 from controlplane.api.violations import Violations
 from controlplane.explanation import explain
 from controlplane.job_accounts import JobAccounts

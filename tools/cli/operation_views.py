@@ -11,6 +11,7 @@ from tidewheel.v1 import operation_pb2, operation_service_pb2
 
 from tools.cli.exits import ExitCode, Failure
 from tools.cli.instants import write_age, write_instant
+from tools.cli.progress_bar import ProgressBar
 from tools.cli.words import word_of
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ async def followed(call: Call, operation: operation_pb2.Operation, longest_s: fl
     Raises Failure(FAILED) when it has not ended after `longest_s`.
     """
     given_up_s = None if longest_s is None else time.monotonic() + longest_s
-    with _Bar(call) as bar:
+    with ProgressBar(call) as bar:
         while is_open(operation):
-            bar.show(operation)
+            bar.show(kind(operation), operation.done, operation.total)
             if given_up_s is not None and time.monotonic() >= given_up_s:
                 raise Failure(
                     ExitCode.FAILED,
@@ -94,7 +95,7 @@ async def followed(call: Call, operation: operation_pb2.Operation, longest_s: fl
                 namespace=operation.namespace, operation_id=operation.operation_id
             )
             operation = await call.api.operations("GetOperation", request)
-        bar.show(operation)
+        bar.show(kind(operation), operation.done, operation.total)
     return operation
 
 
@@ -103,40 +104,6 @@ def check_success(operation: operation_pb2.Operation) -> None:
     if not is_open(operation) and operation.state != operation_pb2.OPERATION_STATE_SUCCEEDED:
         reason = f": {operation.error}" if operation.error else ""
         raise Failure(ExitCode.FAILED, f"operation {operation.operation_id} is {state(operation)}{reason}")
-
-
-class _Bar:
-    """A progress bar on a terminal, nothing elsewhere."""
-
-    def __init__(self, call: Call) -> None:
-        self._progress: Any = None
-        self._task: Any = None
-        if call.printer.terminal and not call.as_json:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                transient=True,
-            )
-
-    def __enter__(self) -> _Bar:
-        if self._progress is not None:
-            self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def show(self, operation: operation_pb2.Operation) -> None:
-        if self._progress is None:
-            return
-        if self._task is None:
-            self._task = self._progress.add_task(kind(operation))
-        self._progress.update(self._task, completed=operation.done, total=max(operation.total, 1))
 
 
 def _when(call: Call, operation: operation_pb2.Operation, name: str) -> str:
