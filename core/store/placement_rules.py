@@ -1,0 +1,174 @@
+"""`placement_rules`: what operators forbid the leader, each rule until it is lifted. Audited in the same statement.
+
+A rule names its subject: nothing for all shards, a shard's number, or a dispatcher's id. The leader reads them all at
+every look; whoever adds or lifts one says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row
+
+from core.clock import Clock
+from core.errors import AlreadyExists, NotFound
+from core.states import PlacementRuleKind
+from core.store.audit import AUDITED, Call, audited_params
+from core.store.database import Database, Transaction
+from core.store.requests import ANSWERED, answered_params, reserve
+from core.store.statement import Kind, statement
+from core.store.transact import RestartTransaction
+
+_COLUMNS = "r.kind, r.subject, r.author, r.reason, r.created_us"
+
+_LIST = statement(
+    "list_placement_rules",
+    Kind.READ,
+    f"SELECT {_COLUMNS} FROM placement_rules r ORDER BY r.kind, r.subject",
+)
+_FIND = statement(
+    "find_placement_rule",
+    Kind.READ,
+    f"""
+    SELECT {_COLUMNS} FROM placement_rules r
+    WHERE r.kind = CAST(:kind AS SMALLINT) AND r.subject = CAST(:subject AS TEXT)
+    """,
+)
+_ADD = statement(
+    "add_placement_rule",
+    Kind.WRITE,
+    f"""
+    WITH changed AS (
+      INSERT INTO placement_rules (kind, subject, author, reason, created_us)
+      VALUES (CAST(:kind AS SMALLINT), CAST(:subject AS TEXT), CAST(:actor AS TEXT), CAST(:note AS TEXT),
+              CAST(:now_us AS BIGINT))
+      ON CONFLICT (kind, subject) DO NOTHING
+      RETURNING kind
+    ), {AUDITED}, {ANSWERED}
+    SELECT c.kind FROM changed c
+    """,
+)
+_REMOVE = statement(
+    "remove_placement_rule",
+    Kind.WRITE,
+    f"""
+    WITH changed AS (
+      DELETE FROM placement_rules AS r
+      WHERE r.kind = CAST(:kind AS SMALLINT) AND r.subject = CAST(:subject AS TEXT)
+        AND r.created_us = CAST(:created_us AS BIGINT)
+      RETURNING r.kind
+    ), {AUDITED}, {ANSWERED}
+    SELECT c.kind FROM changed c
+    """,
+)
+
+_ADDED = {
+    PlacementRuleKind.FREEZE_ALL: "shards.freeze",
+    PlacementRuleKind.FREEZE_SHARD: "shard.freeze",
+    PlacementRuleKind.DRAIN_DISPATCHER: "dispatcher.drain",
+}
+_LIFTED = {
+    PlacementRuleKind.FREEZE_ALL: "shards.unfreeze",
+    PlacementRuleKind.FREEZE_SHARD: "shard.unfreeze",
+    PlacementRuleKind.DRAIN_DISPATCHER: "dispatcher.undrain",
+}
+_WORDS = {
+    PlacementRuleKind.FREEZE_ALL: "freeze of all shards",
+    PlacementRuleKind.FREEZE_SHARD: "freeze of shard",
+    PlacementRuleKind.DRAIN_DISPATCHER: "drain of dispatcher",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRule:
+    """One rule; `subject` is "" for FREEZE_ALL, the shard's number, or the dispatcher's id."""
+
+    kind: PlacementRuleKind
+    subject: str
+    author: str
+    reason: str
+    created_us: int
+
+
+Render = Callable[[PlacementRule], bytes]
+
+
+class PlacementRules:
+    """Reads, adds and lifts rules."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def standing(self) -> list[PlacementRule]:
+        """Every rule that stands."""
+        return [_rule(row) for row in await self._database.run(_LIST)]
+
+    async def add(self, call: Call, kind: PlacementRuleKind, subject: str, *, render: Render) -> bytes:
+        """Let a rule stand from now on, for the reason in `call.note`; the answer for the caller.
+
+        Raises AlreadyExists (saying since when, by whom and why), RequestReused, Unavailable, OutcomeUnknown.
+        """
+
+        async def body(tx: Transaction) -> bytes:
+            now_us = self._clock.now_us()
+            stored = await reserve(tx, call.key, now_us)
+            if stored is not None:
+                return stored
+            rule = PlacementRule(kind, subject, call.actor, call.note, now_us)
+            answer_bytes = render(rule)
+            if not await tx.run(_ADD, _params(call, rule, _ADDED[kind], now_us, answer_bytes)):
+                raise _standing(await _found(tx, kind, subject))
+            return answer_bytes
+
+        return await self._database.transaction(body, repeat_unknown=True)
+
+    async def lift(self, call: Call, kind: PlacementRuleKind, subject: str, *, render: Render) -> bytes:
+        """End a rule; the answer for the caller, made of the rule as it was.
+
+        Raises NotFound, RequestReused, Unavailable, OutcomeUnknown.
+        """
+
+        async def body(tx: Transaction) -> bytes:
+            now_us = self._clock.now_us()
+            stored = await reserve(tx, call.key, now_us)
+            if stored is not None:
+                return stored
+            found = await _found(tx, kind, subject)
+            if not found:
+                raise NotFound(_WORDS[kind], subject)
+            rule = found[0]
+            answer_bytes = render(rule)
+            params = _params(call, rule, _LIFTED[kind], now_us, answer_bytes)
+            if not await tx.run(_REMOVE, {**params, "created_us": rule.created_us}):
+                raise RestartTransaction("the rule was lifted in between")
+            return answer_bytes
+
+        return await self._database.transaction(body, repeat_unknown=True)
+
+
+async def _found(tx: Transaction, kind: PlacementRuleKind, subject: str) -> list[PlacementRule]:
+    return [_rule(row) for row in await tx.run(_FIND, {"kind": int(kind), "subject": subject})]
+
+
+def _standing(found: Sequence[PlacementRule]) -> Exception:
+    if not found:
+        return RestartTransaction("the rule was lifted in between")
+    rule = found[0]
+    words = f"{_WORDS[rule.kind]} {rule.subject}".rstrip()
+    return AlreadyExists(f"the {words} stands already, by {rule.author}: {rule.reason}", field="subject")
+
+
+def _params(call: Call, rule: PlacementRule, action: str, now_us: int, answer_bytes: bytes) -> dict[str, Any]:
+    return {
+        **audited_params(call, action=action, subject=rule.subject, version=0, now_us=now_us),
+        **answered_params(call.key, answer_bytes),
+        "kind": int(rule.kind),
+        "subject": rule.subject,
+    }
+
+
+def _rule(row: Row[Any]) -> PlacementRule:
+    return PlacementRule(PlacementRuleKind(row.kind), row.subject, row.author, row.reason, row.created_us)
