@@ -19,8 +19,9 @@ from core.coord import wire
 from core.coord.config import EtcdConfig, EtcdUser
 from core.coord.endpoints import Endpoint, Endpoints
 from core.coord.faults import AccessDenied, Fault, Verdict, judge_error
-from core.errors import OutcomeUnknown, Unavailable
+from core.errors import OutcomeUnknown, TidewheelError, Unavailable
 from core.rand import Rand
+from core.tasks import Tasks
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -106,6 +107,7 @@ class Calls:
         self._tokens = tokens
         self._clock = clock
         self._rand = rand
+        self._tries = Tasks()
 
     async def read(self, rpc: wire.Rpc[Request, Response], request: Request) -> Response:
         """Run a call that may be applied twice; raises Unavailable when its total time is over."""
@@ -115,19 +117,52 @@ class Calls:
         """Run a call that must not be applied twice; raises Unavailable, or OutcomeUnknown once the answer is lost."""
         return await self._run(rpc, request, writes=True)
 
-    async def keep_alive(self, lease: int, timeout_s: float) -> int:
-        """Renew a lease by one try; the TTL in seconds that it has again, 0 when it is gone."""
+    async def keep_alive(self, lease: int, timeout_s: float, patience_s: float) -> int:
+        """Renew a lease within `timeout_s`; the TTL in seconds that it has again, 0 when it is gone.
+
+        Whoever is silent for `patience_s` is joined by the next endpoint, and the first answer counts: a member that
+        froze, or that waits for a leader who did, must not use up the time that the lease has.
+        """
+        answers: asyncio.Queue[int | TidewheelError] = asyncio.Queue()
+        tries: list[asyncio.Task[None]] = []
         endpoint = self._endpoints.current
         try:
             async with asyncio.timeout(timeout_s):
-                await endpoint.wait_ready(min(timeout_s, self._config.connect_timeout_s))
-                return await self._renew(endpoint, lease, timeout_s, may_authenticate=self._tokens.has_user)
+                while True:
+                    endpoint = self._endpoints.current
+                    asking = self._renew_into(answers, endpoint, lease, timeout_s)
+                    tries.append(self._tries.spawn(asking, name=f"renewal of {lease:x} at {endpoint.target}"))
+                    try:
+                        async with asyncio.timeout(patience_s):
+                            answer = await answers.get()
+                    except TimeoutError:
+                        self._endpoints.failed(endpoint, f"silent for {patience_s:.1f} s about the lease")
+                        continue
+                    if isinstance(answer, TidewheelError):
+                        raise answer
+                    return answer
         except TimeoutError:
-            error = Unavailable(f"etcd at {endpoint.target} did not renew the lease within {timeout_s:.1f} s")
-        except Unavailable as unavailable:
-            error = unavailable
-        self._endpoints.failed(endpoint, str(error))
-        raise error
+            raise Unavailable(f"etcd did not renew the lease within {timeout_s:.1f} s") from None
+        finally:
+            for each in tries:
+                each.cancel()
+
+    async def close(self) -> None:
+        """End what nobody waits for any more."""
+        await self._tries.close()
+
+    async def _renew_into(
+        self, answers: asyncio.Queue[int | TidewheelError], endpoint: Endpoint, lease: int, timeout_s: float
+    ) -> None:
+        """One try at one endpoint, its end put into `answers`."""
+        try:
+            await endpoint.wait_ready(min(timeout_s, self._config.connect_timeout_s))
+            answers.put_nowait(await self._renew(endpoint, lease, timeout_s, may_authenticate=self._tokens.has_user))
+        except Unavailable as error:
+            self._endpoints.failed(endpoint, str(error))
+            answers.put_nowait(error)
+        except TidewheelError as error:
+            answers.put_nowait(error)
 
     async def _renew(self, endpoint: Endpoint, lease: int, timeout_s: float, *, may_authenticate: bool) -> int:
         rpc = wire.KEEP_ALIVE

@@ -93,9 +93,12 @@ class EtcdClient:
         """End a lease and remove its keys; raises LeaseGone when it is not there. Safe to repeat, so it is repeated."""
         await self._calls.read(wire.REVOKE, pb.LeaseRevokeRequest(id=lease))
 
-    async def keep_alive(self, lease: int, timeout_s: float) -> int:
-        """Renew a lease by one try within `timeout_s`; the TTL it has again, 0 when it is gone."""
-        return await self._calls.keep_alive(lease, timeout_s)
+    async def keep_alive(self, lease: int, timeout_s: float, patience_s: float | None = None) -> int:
+        """Renew a lease within `timeout_s`; the TTL it has again, 0 when it is gone.
+
+        After each `patience_s` of silence (default: never) another endpoint is asked as well.
+        """
+        return await self._calls.keep_alive(lease, timeout_s, timeout_s if patience_s is None else patience_s)
 
     async def time_to_live(self, lease: int) -> int:
         """Seconds that a lease has left; -1 when it is gone."""
@@ -121,4 +124,5 @@ class EtcdClient:
 
     async def close(self) -> None:
         """Close the channels; calls in flight fail."""
+        await self._calls.close()
         await self._endpoints.close()

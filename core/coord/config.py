@@ -50,8 +50,8 @@ class EtcdConfig:
     total_timeout_s: float = 6.0
     retry_min_s: float = 0.05
     retry_max_s: float = 2.0
-    watch_silence_s: float = 2.0
-    ping_interval_s: float = 10.0
+    watch_silence_s: float = 1.0
+    ping_interval_s: float = 6.0
     tls: EtcdTls | None = None
     user: EtcdUser | None = None
 

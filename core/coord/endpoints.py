@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,20 @@ from core.errors import Unavailable
 log = logging.getLogger(__name__)
 
 MultiCallable = Any  # grpc types its multi-callables by codec; wire.Rpc carries those types instead
+
+_ANY_READ = "/etcdserverpb.Maintenance/Status"
+_ASK_WHY_S = 0.2
+# What grpc says of a handshake that failed, and what whoever configures us has to look at.
+_CAUSES = (
+    (re.compile(r"CERTIFICATE_VERIFY_FAILED"), "its certificate does not hold up against etcd.ca_file"),
+    (re.compile(r"TSI_DATA_CORRUPTED"), "it does not accept our certificate; see etcd.cert_file"),
+    (re.compile(r"security handshaker"), "etcd.ca_file, etcd.cert_file or etcd.key_file is not usable"),
+    (
+        re.compile(r"Handshake read failed"),
+        "it broke off the TLS handshake; without TLS write http:// in etcd.endpoints",
+    ),
+    (re.compile(r"Socket closed"), "it closed the connection; with TLS write https:// in etcd.endpoints"),
+)
 
 
 class Endpoint:
@@ -63,7 +78,24 @@ class Endpoint:
             async with asyncio.timeout(timeout_s):
                 await self.channel.channel_ready()
         except TimeoutError:
-            raise Unavailable(f"no connection to etcd at {self.target} within {timeout_s:.1f} s") from None
+            cause = await self._cause()
+            said = f": {cause}" if cause else f" within {timeout_s:.1f} s"
+            raise Unavailable(f"no connection to etcd at {self.target}{said}") from None
+
+    async def _cause(self) -> str:
+        """Why the last try to connect failed, as far as grpc knows; only a call that fails for it tells."""
+        if self.channel.get_state() is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            return ""
+        try:
+            asking: MultiCallable = self.channel.unary_unary(_ANY_READ)
+            await asking(b"", timeout=_ASK_WHY_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                return ""
+            details = error.details() or ""
+            causes = (cause for pattern, cause in _CAUSES if pattern.search(details))
+            return next(causes, details.rpartition("last error: ")[2])
+        return ""
 
     async def close(self) -> None:
         """Close the channel; calls in flight on it end."""
@@ -131,6 +163,8 @@ def _channel_options(config: EtcdConfig) -> list[tuple[str, int]]:
         ("grpc.max_reconnect_backoff_ms", int(config.retry_max_s * 1000)),
         ("grpc.keepalive_time_ms", int(config.ping_interval_s * 1000)),
         ("grpc.keepalive_timeout_ms", int(config.call_timeout_s * 1000)),
+        # The one that counts: without it grpc waits a minute for the answer to a ping, whatever the line above says.
+        ("grpc.http2.ping_timeout_ms", int(config.call_timeout_s * 1000)),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.enable_retries", 0),  # calls.py alone decides what may be sent twice
     ]

