@@ -42,6 +42,7 @@ from dispatcher.matching import MatchLoop
 from dispatcher.ownership import Ownership
 from dispatcher.progress import ProgressLoop
 from dispatcher.reaper import Reaper
+from dispatcher.redirects import Redirects
 from dispatcher.renewals import RenewalLoop
 from dispatcher.reports import Reports
 from dispatcher.routes import Routes
@@ -59,6 +60,7 @@ class Loops:
     discovery: DiscoveryLoop
     progress: ProgressLoop
     completion: CompletionLoop
+    redirects: Redirects
     renewals: RenewalLoop
     reaper: Reaper
     ownership: Ownership
@@ -71,6 +73,7 @@ class Loops:
         tasks.spawn(self.matching.run(), name="matching")
         tasks.spawn(self.gates.run(), name="gates")
         tasks.spawn(self.completion.run(), name="completion")
+        tasks.spawn(self.redirects.run(), name="redirects")
         tasks.spawn(self.renewals.run(), name="renewals")
         tasks.spawn(self.reaper.run(), name="reaper")
         tasks.spawn(self.progress.run(), name="progress")
@@ -97,13 +100,14 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     open_runs = OpenRuns(database, owner)
     delivery = Delivery(runtime, memory)
 
-    def owner_address(shard: int) -> str:
-        published = coord.owners().get(shard)
-        member = coord.members().get(published.dispatcher_id) if published is not None else None
-        return "" if member is None or member.dispatcher_id == owner else member.address
+    def address_of(dispatcher_id: str) -> str:
+        member = coord.members().get(dispatcher_id)
+        return "" if member is None or dispatcher_id == owner else member.address
 
     due = DueLoop(runtime, memory, Firing(database, owner), lookup, delivery, watch)
-    completion = CompletionLoop(runtime, memory, Completion(database, owner), watch, owner_address)
+    ending = Completion(database, owner)
+    redirects = Redirects(runtime, memory, ending, address_of)
+    completion = CompletionLoop(runtime, memory, ending, watch, redirects)
     scanning = DiscoveryLoop(runtime, memory, discovery)
     ownership = Ownership(runtime, memory, coord, Terms(database), marks, Adoption(runtime, memory, open_runs, watch))
     progress = ProgressLoop(runtime, memory, marks, discovery, open_runs, watch)
@@ -115,6 +119,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
         discovery=scanning,
         progress=progress,
         completion=completion,
+        redirects=redirects,
         renewals=RenewalLoop(runtime, memory, leases, watch),
         reaper=Reaper(runtime, memory, completion),
         ownership=ownership,

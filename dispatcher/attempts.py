@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import heapq
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
+
+from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.clock import US_PER_S
 from core.ids import token_hash
@@ -27,6 +29,11 @@ class Holder(Protocol):
     def cancel(self, run_id: UUID, attempt: int, reason: str) -> None: ...
 
     def went_silent(self) -> None: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def acknowledge(self, items: Iterable[pb.Acknowledgement]) -> None: ...
 
 
 @dataclass(slots=True)

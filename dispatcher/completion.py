@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -24,6 +23,8 @@ from dispatcher.attempts import LiveAttempt
 from dispatcher.delivery import run_ref
 from dispatcher.endings import Lost, Word, ending_of
 from dispatcher.fence_watch import FenceWatch
+from dispatcher.holdings import Key
+from dispatcher.redirects import Redirects
 from dispatcher.routes import WaitingRun
 from dispatcher.runtime import Memory, RestingRun, Runtime
 from dispatcher.session import WorkerSession
@@ -52,19 +53,26 @@ class CompletionLoop:
         memory: Memory,
         store: Completion,
         watch: FenceWatch,
-        owner_address: Callable[[int], str],
+        redirects: Redirects,
     ) -> None:
         self._runtime = runtime
         self._memory = memory
         self._store = store
         self._watch = watch
-        self._owner_address = owner_address
+        self._redirects = redirects
         self._queue: asyncio.Queue[Submission] = asyncio.Queue(maxsize=20 * runtime.settings.batch_limit)
         self._busy = False
 
     async def submit(self, submission: Submission) -> None:
         """Hand in a word; waits while the queue is full, which slows the stream it came from."""
         await self._queue.put(submission)
+
+    def leave(self, key: Key) -> None:
+        """A term of ours was closed or replaced: its attempts leave memory, and their workers are told where to turn.
+
+        Words about them that wait here are judged by the runs' rows.
+        """
+        self._redirects.leave(key)
 
     @property
     def idle(self) -> bool:
@@ -208,7 +216,7 @@ class CompletionLoop:
         for submission in submissions:
             holding = holdings.get(submission.run_id)
             verdict = self._verdict(submission, holding)
-            address = self._owner_address(holding.shard) if holding is not None else ""
+            address = self._redirects.address_for(holding) if holding is not None else ""
             if verdict == pb.VERDICT_REDIRECT and not address:
                 verdict = pb.VERDICT_RETRY
             answers.append((submission, verdict, address if verdict == pb.VERDICT_REDIRECT else ""))
@@ -240,7 +248,7 @@ class CompletionLoop:
             holding = holdings.get(run_id)
             verdict = self._verdict(submission, holding)
             if verdict == pb.VERDICT_REDIRECT and holding is not None:
-                address = self._owner_address(holding.shard)
+                address = self._redirects.address_for(holding)
                 if address:
                     items.append(_acknowledgement(submission, verdict, address))
             elif verdict == pb.VERDICT_STALE:

@@ -45,8 +45,7 @@ class WorkerSession:
         self._others: list[pb.DispatcherFrame] = []
         self.outgoing = asyncio.Event()
         self.overrun = False
-        # The stream has ended: what is handed over now is never sent.
-        self.closed = False
+        self._closed = False
 
     # --- credits ---
 
@@ -62,7 +61,7 @@ class WorkerSession:
     @property
     def credits(self) -> int:
         """Assignments that may be sent now."""
-        mute = self._leaving or self._silent or self.overrun or self.closed
+        mute = self._leaving or self._silent or self.overrun or self._closed
         return 0 if mute else max(0, self._granted - self._used)
 
     def serves(self, route: Route) -> bool:
@@ -101,6 +100,11 @@ class WorkerSession:
     def heard(self) -> None:
         """The worker said something."""
         self._silent = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream has ended: what is handed over now is never sent."""
+        return self._closed
 
     # --- what is to be sent ---
 
@@ -141,7 +145,7 @@ class WorkerSession:
 
     def close(self) -> list[pb.AttemptRef]:
         """The stream has ended; returns the assignments that certainly never left."""
-        self.closed = True
+        self._closed = True
         return [assignment.ref for assignment in self._assignments]
 
     def take_frames(self) -> list[pb.DispatcherFrame]:

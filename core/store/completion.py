@@ -81,11 +81,22 @@ _END_AND_RETRY = statement(
 _SETTLE = statement(
     "read_runs_to_settle",
     Kind.READ,
+    # Who answers for a run: the owner of its home term, or of the newest open term where that is closed.
     """
-    SELECT r.run_id, r.state, r.attempt, r.token_hash, r.home_term, r.shard, r.lease_until_us, a.outcome
+    SELECT r.run_id, r.state, r.attempt, r.token_hash, r.home_term, r.shard, r.lease_until_us, r.cancel_requested_us,
+           a.outcome, h.owner
     FROM unnest(CAST(:run_ids AS UUID[])) AS i(run_id)
     JOIN runs r ON r.run_id = i.run_id
     LEFT JOIN attempts a ON a.run_id = r.run_id AND a.attempt = r.attempt
+    LEFT JOIN LATERAL (
+      SELECT t.owner
+      FROM (
+        SELECT n.term, n.owner, n.state FROM shard_terms n WHERE n.shard = r.shard ORDER BY n.term DESC LIMIT 4
+      ) AS t
+      WHERE t.state = 1
+      ORDER BY CASE WHEN t.term = r.home_term THEN 0 ELSE 1 END, t.term DESC
+      LIMIT 1
+    ) AS h ON TRUE
     """,
 )
 
@@ -129,6 +140,7 @@ class RunHolding:
     """The columns of a run by which a refused word is judged (rule 13).
 
     `outcome` is what was recorded of its present attempt; None while that is open, and where it does not count.
+    `owner` is the dispatcher that answers for it: of its home term, or of the newest open one where that is closed.
     """
 
     run_id: UUID
@@ -139,6 +151,8 @@ class RunHolding:
     shard: int
     lease_until_us: int = 0
     outcome: AttemptOutcome | None = None
+    cancel_requested_us: int = 0
+    owner: str = ""
 
 
 class Completion:
@@ -173,6 +187,8 @@ class Completion:
                 r.shard,
                 r.lease_until_us,
                 None if r.outcome is None else AttemptOutcome(r.outcome),
+                r.cancel_requested_us,
+                r.owner or "",
             )
             for r in rows
         }
