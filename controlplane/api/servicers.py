@@ -18,8 +18,9 @@ Handlers = Mapping[str, Handler]
 
 
 def servicer_of(base: Any, service: ServiceDescriptor, calls: Calls, *parts: Handlers) -> Any:
-    """An instance of `base`, a generated servicer, that answers each method with the handler of its name; what no part answers is UNIMPLEMENTED.
+    """An instance of `base`, a generated servicer: each method is answered by the handler of its name.
 
+    What no part answers is UNIMPLEMENTED.
     Raises ValueError for a handler whose method the service does not have.
     """
     methods = {name: _answering(calls, f"/{service.full_name}/{name}", h) for part in parts for name, h in part.items()}
