@@ -23,6 +23,7 @@ from core.clock import Clock
 from core.errors import TidewheelError, Unavailable
 from core.rand import Rand
 from core.store.audit import Call
+from core.store.moves import CLUSTER_NAMESPACE
 from core.store.requests import RequestKey, own_request_id
 from core.telemetry.run_traces import TraceContext, parse_traceparent
 
@@ -41,6 +42,12 @@ class Change(Protocol):
     request_id: str
 
     def SerializeToString(self, *, deterministic: bool = ...) -> bytes: ...
+
+
+class ClusterChange(Change, Protocol):
+    """The request of a call that is to change something of the whole cluster."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,22 @@ class Calls:
         call = None
         with faults.noted():
             call = self._recorded(origin, request, namespace or "default", note)
+        faults.refuse()
+        assert call is not None, "nothing was wrong"
+        return call
+
+    def cluster_mutation(self, origin: Origin, request: ClusterChange, faults: Violations) -> Call:
+        """The record of a call that is to change something of the whole cluster; its `reason` must be given.
+
+        The last step of decoding, as above.
+        """
+        call = None
+        if not request.reason.strip():
+            faults.add("reason", "must say why: it stands in the audit")
+        with faults.noted():
+            fields.note(request.reason, "reason")
+        with faults.noted():
+            call = self._recorded(origin, request, CLUSTER_NAMESPACE, request.reason)
         faults.refuse()
         assert call is not None, "nothing was wrong"
         return call

@@ -53,12 +53,12 @@ def request_id(value: str) -> str:
     return value
 
 
-def note(value: str) -> str:
+def note(value: str, at: str = "note") -> str:
     """Free text for the record."""
     if len(value) > MAX_NOTE_CHARS:
-        raise Invalid("note", f"is {len(value)} characters long; at most {MAX_NOTE_CHARS} are taken")
+        raise Invalid(at, f"is {len(value)} characters long; at most {MAX_NOTE_CHARS} are taken")
     if "\0" in value:
-        raise Invalid("note", "must not contain the NUL character")
+        raise Invalid(at, "must not contain the NUL character")
     return value
 
 

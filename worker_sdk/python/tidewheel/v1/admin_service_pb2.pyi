@@ -214,16 +214,14 @@ class GetMoveRequest(_message.Message):
     def __init__(self, move_id: _Optional[str] = ...) -> None: ...
 
 class ListMovesRequest(_message.Message):
-    __slots__ = ("shard", "open_only", "page_size", "page_token")
-    SHARD_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("open_only", "page_size", "page_token")
     OPEN_ONLY_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    shard: int
     open_only: bool
     page_size: int
     page_token: str
-    def __init__(self, shard: _Optional[int] = ..., open_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, open_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListMovesResponse(_message.Message):
     __slots__ = ("moves", "next_page_token")

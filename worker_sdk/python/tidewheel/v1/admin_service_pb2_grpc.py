@@ -29,7 +29,7 @@ class AdminServiceStub(object):
     """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
 
     Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
-    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,024 characters, stands in the
     audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 
@@ -110,7 +110,7 @@ class AdminServiceServicer(object):
     """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
 
     Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
-    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,024 characters, stands in the
     audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 
@@ -170,7 +170,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DrainDispatcher(self, request, context):
-        """From now on the dispatcher gets no shard and loses those it has, by hand-off. Draining twice changes nothing.
+        """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
+        ALREADY_EXISTS: it is drained already; the message says since when, by whom and why.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -184,7 +185,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FreezeShards(self, request, context):
-        """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on. Freezing twice changes nothing.
+        """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on.
+        ALREADY_EXISTS when it stands already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -284,7 +286,7 @@ class AdminService(object):
     """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
 
     Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
-    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,024 characters, stands in the
     audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 

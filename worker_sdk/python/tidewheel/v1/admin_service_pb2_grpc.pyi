@@ -30,7 +30,7 @@ class AdminServiceStub:
     """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
 
     Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
-    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,024 characters, stands in the
     audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 
@@ -55,11 +55,15 @@ class AdminServiceStub:
     Rebalance: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RebalanceRequest, _admin_service_pb2.MoveShardsResponse]
     """Asks for the moves of such a round now, whether or not the leader does them by itself."""
     DrainDispatcher: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DrainDispatcherRequest, _admin_service_pb2.PlacementRule]
-    """From now on the dispatcher gets no shard and loses those it has, by hand-off. Draining twice changes nothing."""
+    """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
+    ALREADY_EXISTS: it is drained already; the message says since when, by whom and why.
+    """
     UndrainDispatcher: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UndrainDispatcherRequest, _admin_service_pb2.PlacementRule]
     """Lifts a drain. NOT_FOUND when there is none."""
     FreezeShards: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FreezeShardsRequest, _admin_service_pb2.PlacementRule]
-    """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on. Freezing twice changes nothing."""
+    """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on.
+    ALREADY_EXISTS when it stands already.
+    """
     UnfreezeShards: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnfreezeShardsRequest, _admin_service_pb2.PlacementRule]
     """Lifts a freeze. NOT_FOUND when there is none."""
     ListPlacementRules: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListPlacementRulesRequest, _admin_service_pb2.ListPlacementRulesResponse]
@@ -70,7 +74,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
 
     Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
-    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,024 characters, stands in the
     audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 
@@ -92,11 +96,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Rebalance: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RebalanceRequest, _admin_service_pb2.MoveShardsResponse]  # type: ignore[assignment]
     """Asks for the moves of such a round now, whether or not the leader does them by itself."""
     DrainDispatcher: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DrainDispatcherRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
-    """From now on the dispatcher gets no shard and loses those it has, by hand-off. Draining twice changes nothing."""
+    """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
+    ALREADY_EXISTS: it is drained already; the message says since when, by whom and why.
+    """
     UndrainDispatcher: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UndrainDispatcherRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
     """Lifts a drain. NOT_FOUND when there is none."""
     FreezeShards: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FreezeShardsRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
-    """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on. Freezing twice changes nothing."""
+    """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on.
+    ALREADY_EXISTS when it stands already.
+    """
     UnfreezeShards: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnfreezeShardsRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
     """Lifts a freeze. NOT_FOUND when there is none."""
     ListPlacementRules: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListPlacementRulesRequest, _admin_service_pb2.ListPlacementRulesResponse]  # type: ignore[assignment]
@@ -106,7 +114,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
 
     Any replica answers. Loads are known to the leader alone: another replica asks it, and leaves them out (`loads_known`
-    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,000 characters, stands in the
+    false) while there is none or it does not answer. Every change needs a `reason` of 1 to 1,024 characters, stands in the
     audit, and is done once however often it is sent with the same `request_id` (kept 7 days; made up when empty).
     """
 
@@ -180,7 +188,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DrainDispatcherRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
-        """From now on the dispatcher gets no shard and loses those it has, by hand-off. Draining twice changes nothing."""
+        """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
+        ALREADY_EXISTS: it is drained already; the message says since when, by whom and why.
+        """
 
     @_abc_1.abstractmethod
     def UndrainDispatcher(
@@ -196,7 +206,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.FreezeShardsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
-        """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on. Freezing twice changes nothing."""
+        """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on.
+        ALREADY_EXISTS when it stands already.
+        """
 
     @_abc_1.abstractmethod
     def UnfreezeShards(
