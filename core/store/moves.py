@@ -98,6 +98,17 @@ _LIST = statement(
     LIMIT CAST(:row_limit AS BIGINT)
     """,
 )
+_LIST_OF = statement(
+    "list_moves_of_shard",
+    Kind.READ,
+    f"""
+    SELECT {_COLUMNS} FROM shard_moves m
+    WHERE m.shard = CAST(:shard AS BIGINT)
+      AND (m.requested_us, m.move_id) < (CAST(:before_us AS BIGINT), CAST(:before_id AS UUID))
+    ORDER BY m.shard DESC, m.requested_us DESC, m.move_id DESC
+    LIMIT CAST(:row_limit AS BIGINT)
+    """,
+)
 _SINCE = statement(
     "list_moves_since",
     Kind.READ,
@@ -200,11 +211,18 @@ class Moves:
         """Every move that has not ended, by shard."""
         return [_record(row) for row in await self._database.run(_OPEN, {"row_limit": _MOST_OPEN})]
 
-    async def page(self, *, after: MoveKey | None, size: int) -> MovePage:
-        """At most `size` moves after the key `after`, newest first."""
-        before_us, before_id = after or (_END_US, _LAST_ID)
-        params = {"before_us": before_us, "before_id": before_id, "row_limit": size + 1}
-        found = [_record(row) for row in await self._database.run(_LIST, params)]
+    async def page(
+        self, *, after: MoveKey | None, size: int, shard: int | None = None, open_only: bool = False
+    ) -> MovePage:
+        """At most `size` moves after the key `after`, newest first: all, one shard's, those that have not ended."""
+        before = after or (_END_US, _LAST_ID)
+        if open_only:
+            wanted = [move for move in await self.open_moves() if move.key < before and shard in (None, move.shard)]
+            found = sorted(wanted, key=lambda move: move.key, reverse=True)[: size + 1]
+        else:
+            params = {"before_us": before[0], "before_id": before[1], "row_limit": size + 1}
+            which = (_LIST, params) if shard is None else (_LIST_OF, {**params, "shard": shard})
+            found = [_record(row) for row in await self._database.run(*which)]
         shown = tuple(found[:size])
         return MovePage(shown, shown[-1].key if len(found) > size else None)
 

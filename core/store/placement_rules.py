@@ -6,18 +6,18 @@ every look; whoever adds or lifts one says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row
 
 from core.clock import Clock
-from core.errors import AlreadyExists, NotFound
+from core.errors import NotFound
 from core.states import PlacementRuleKind
 from core.store.audit import AUDITED, Call, audited_params
 from core.store.database import Database, Transaction
-from core.store.requests import ANSWERED, answered_params, reserve
+from core.store.requests import ANSWERED, answer, answered_params, reserve
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
 
@@ -75,7 +75,7 @@ _LIFTED = {
     PlacementRuleKind.DRAIN_DISPATCHER: "dispatcher.undrain",
 }
 _WORDS = {
-    PlacementRuleKind.FREEZE_ALL: "freeze of all shards",
+    PlacementRuleKind.FREEZE_ALL: "freeze",
     PlacementRuleKind.FREEZE_SHARD: "freeze of shard",
     PlacementRuleKind.DRAIN_DISPATCHER: "drain of dispatcher",
 }
@@ -106,10 +106,14 @@ class PlacementRules:
         """Every rule that stands."""
         return [_rule(row) for row in await self._database.run(_LIST)]
 
-    async def add(self, call: Call, kind: PlacementRuleKind, subject: str, *, render: Render) -> bytes:
+    async def add(
+        self, call: Call, kind: PlacementRuleKind, subject: str, *, check: Callable[[], None], render: Render
+    ) -> bytes:
         """Let a rule stand from now on, for the reason in `call.note`; the answer for the caller.
 
-        Raises AlreadyExists (saying since when, by whom and why), RequestReused, Unavailable, OutcomeUnknown.
+        One that stands already stays as it is, with its own author and reason, and is the answer. `check` may refuse; a
+        repeat of the call is not checked again. Raises whatever `check` raises, RequestReused, Unavailable,
+        OutcomeUnknown.
         """
 
         async def body(tx: Transaction) -> bytes:
@@ -117,10 +121,16 @@ class PlacementRules:
             stored = await reserve(tx, call.key, now_us)
             if stored is not None:
                 return stored
+            check()
             rule = PlacementRule(kind, subject, call.actor, call.note, now_us)
             answer_bytes = render(rule)
-            if not await tx.run(_ADD, _params(call, rule, _ADDED[kind], now_us, answer_bytes)):
-                raise _standing(await _found(tx, kind, subject))
+            if await tx.run(_ADD, _params(call, rule, _ADDED[kind], now_us, answer_bytes)):
+                return answer_bytes
+            present = await _found(tx, kind, subject)
+            if not present:
+                raise RestartTransaction("the rule was lifted in between")
+            answer_bytes = render(present[0])
+            await answer(tx, call.key, answer_bytes)
             return answer_bytes
 
         return await self._database.transaction(body, repeat_unknown=True)
@@ -151,14 +161,6 @@ class PlacementRules:
 
 async def _found(tx: Transaction, kind: PlacementRuleKind, subject: str) -> list[PlacementRule]:
     return [_rule(row) for row in await tx.run(_FIND, {"kind": int(kind), "subject": subject})]
-
-
-def _standing(found: Sequence[PlacementRule]) -> Exception:
-    if not found:
-        return RestartTransaction("the rule was lifted in between")
-    rule = found[0]
-    words = f"{_WORDS[rule.kind]} {rule.subject}".rstrip()
-    return AlreadyExists(f"the {words} stands already, by {rule.author}: {rule.reason}", field="subject")
 
 
 def _params(call: Call, rule: PlacementRule, action: str, now_us: int, answer_bytes: bytes) -> dict[str, Any]:

@@ -380,6 +380,10 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
           PRIMARY KEY (kind, subject)
         )""",
     ),
+    (
+        "shard_moves_by_shard",
+        "CREATE INDEX IF NOT EXISTS shard_moves_by_shard ON shard_moves (shard, requested_us, move_id)",
+    ),
 )
 
 _TUNING: Final[tuple[tuple[str, str, str], ...]] = (

@@ -52,6 +52,12 @@ FOUND: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
         "shard_moves",
         ("requested_us", "move_id"),
     ),
+    (
+        "list_moves_of_shard",
+        {"shard": 7, "before_us": NOW_US, "before_id": ID, "row_limit": 100},
+        "shard_moves",
+        ("shard =", "requested_us", "move_id"),
+    ),
     ("list_moves_since", {"since_us": NOW_US - 60, "row_limit": 100}, "shard_moves", ("requested_us >=",)),
     ("list_old_moves", {"before_us": NOW_US - 4_000, "row_limit": 100}, "shard_moves", ("requested_us <",)),
     ("delete_moves", {"move_ids": [ID]}, "shard_moves", ("move_id = ANY",)),
@@ -77,7 +83,7 @@ async def test_rows_are_found_by_their_keys(
     crowded: StoreWorld, mode: str, name: str, binds: dict[str, Any], table: str, words: tuple[str, ...]
 ) -> None:
     found = await conditions(crowded, name, mode, **binds)
-    assert all(any(word in condition for condition in found[table]) for word in words)
+    assert all(word in condition for condition in found[table] for word in words)
     assert "sorts" not in found
 
 

@@ -170,6 +170,12 @@ async def test_moves_are_shown_in_pages_newest_first(account: Account) -> None:
         after = page.more_after
     assert seen == newest_first
     assert after is None
+    of_two = await account.moves.page(after=None, size=9, shard=2)
+    assert [move.shard for move in of_two.moves] == [2]
+    await account.step(made[0], MoveEvent.ROLL_BACK, error="so")
+    first = await account.moves.page(after=None, size=4, open_only=True)
+    rest = await account.moves.page(after=first.more_after, size=4, open_only=True)
+    assert [move.move_id for move in (*first.moves, *rest.moves)] == [*newest_first[:-2], made[1].move_id]
     recent = await account.moves.since(account.clock.now_us() - 2_000_000)
     assert sorted(move.shard for move in recent) == [2, 3, 12, 13]
 

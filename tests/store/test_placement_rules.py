@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from core.errors import AlreadyExists, NotFound
+from core.errors import NotFound
 from core.states import PlacementRuleKind
 from core.store.audit import Call
 from core.store.moves import CLUSTER_NAMESPACE
@@ -35,7 +35,7 @@ class Book:
         return Call(key, self.world.rand.uuid(), "olga", reason, "")
 
     async def add(self, request_id: str, kind: PlacementRuleKind, subject: str, reason: str = "maintenance") -> bytes:
-        return await self.rules.add(self.call(request_id, reason), kind, subject, render=rendered)
+        return await self.rules.add(self.call(request_id, reason), kind, subject, check=lambda: None, render=rendered)
 
     async def lift(self, request_id: str, kind: PlacementRuleKind, subject: str) -> bytes:
         return await self.rules.lift(self.call(request_id, "done"), kind, subject, render=rendered)
@@ -67,16 +67,29 @@ async def test_both_are_audited_with_their_reasons(book: Book) -> None:
     ]
 
 
-async def test_a_rule_that_stands_is_refused_with_its_reason(book: Book) -> None:
+async def test_a_rule_that_stands_keeps_its_author_and_reason(book: Book, clock: ManualClock) -> None:
     await book.add("r1", DRAIN, "d1")
-    with pytest.raises(AlreadyExists, match="the drain of dispatcher d1 stands already, by olga: maintenance"):
-        await book.add("r2", DRAIN, "d1", "again")
+    began_us = clock.now_us()
+    await clock.advance(1)
+    assert await book.add("r2", DRAIN, "d1", "again") == b"DRAIN_DISPATCHER d1"
+    assert await book.rules.standing() == [PlacementRule(DRAIN, "d1", "olga", "maintenance", began_us)]
+    assert await book.world.eye.fetchval("SELECT count(*) FROM audit") == 1, "nothing was changed the second time"
+
+
+async def test_of_two_that_are_added_at_once_one_stands(book: Book) -> None:
+    both = await asyncio.gather(book.add("r1", DRAIN, "d1", "one"), book.add("r2", DRAIN, "d1", "two"))
+    assert list(both) == [b"DRAIN_DISPATCHER d1"] * 2
     assert len(await book.rules.standing()) == 1
 
 
-async def test_of_two_that_are_added_at_once_one_wins(book: Book) -> None:
-    both = await asyncio.gather(book.add("r1", DRAIN, "d1"), book.add("r2", DRAIN, "d1"), return_exceptions=True)
-    assert sorted(type(each).__name__ for each in both) == ["AlreadyExists", "bytes"]
+async def test_a_refused_rule_leaves_no_trace(book: Book) -> None:
+    def refuse() -> None:
+        raise NotFound("dispatcher", "d1")
+
+    with pytest.raises(NotFound):
+        await book.rules.add(book.call("r1", "why"), DRAIN, "d1", check=refuse, render=rendered)
+    assert await book.rules.standing() == []
+    assert await book.add("r1", DRAIN, "d1") == b"DRAIN_DISPATCHER d1", "the request id is still free"
 
 
 async def test_a_rule_that_does_not_stand_cannot_be_lifted(book: Book) -> None:
