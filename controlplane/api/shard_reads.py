@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from tidewheel.v1 import admin_service_pb2
 
 from controlplane.api.calls import Origin
 from controlplane.api.decode_schedule import timestamp
+from controlplane.api.placement_views import encode_move
 from controlplane.api.servicers import Handlers
 from core.clock import US_PER_S, DatabaseClock
 from core.errors import Invalid
 from core.fence import TermRow
-from core.states import TermState
+from core.states import PlacementRuleKind, TermState
 from core.store.cluster import Cluster
 from core.store.database import Database
 from core.store.marks import MarkKeeper, Marks
+from core.store.move_records import MoveRecord
+from core.store.moves import Moves
+from core.store.placement_rules import PlacementRules
 from core.store.terms import Terms
 
 _TERM_STATES = {
@@ -23,13 +29,18 @@ _TERM_STATES = {
     TermState.CLOSED: admin_service_pb2.TERM_STATE_CLOSED,
     TermState.VOID: admin_service_pb2.TERM_STATE_VOID,
 }
+_FREEZES = (PlacementRuleKind.FREEZE_ALL, PlacementRuleKind.FREEZE_SHARD)
 
 
 class ShardReads:
-    """Reads terms and marks of the whole cluster, or of one shard with its history."""
+    """Reads terms, marks, moves and freezes of the whole cluster, or of one shard with its history."""
 
-    def __init__(self, cluster: Cluster, database: Database, clock: DatabaseClock) -> None:
+    def __init__(
+        self, cluster: Cluster, database: Database, clock: DatabaseClock, moves: Moves, rules: PlacementRules
+    ) -> None:
         self._cluster = cluster
+        self._moves = moves
+        self._rules = rules
         self._clock = clock
         self._terms = Terms(database)
         self._marks = MarkKeeper(database, owner="")
@@ -54,29 +65,54 @@ class ShardReads:
         self, request: admin_service_pb2.ListShardsRequest, origin: Origin
     ) -> admin_service_pb2.ListShardsResponse:
         """All shards with their open terms, or one with all its terms."""
-        if not request.HasField("shard"):
-            opened: dict[int, list[TermRow]] = defaultdict(list)
-            for row in await self.newest():
-                if row.state is TermState.OPEN:
-                    opened[row.shard].append(row)
-            marks = await self.marks()
-            return admin_service_pb2.ListShardsResponse(
-                shards=[self._shard(shard, opened[shard], marks.get(shard)) for shard in self._cluster.shards]
-            )
-        shard = check_shard(request.shard, self._cluster)
-        history = await self._terms.history(shard)
-        marks = await self._marks.read([shard])
-        return admin_service_pb2.ListShardsResponse(shards=[self._shard(shard, history, marks.get(shard))])
+        if request.HasField("shard"):
+            shards = [check_shard(request.shard, self._cluster)]
+            rows = await self._terms.history(request.shard)
+        else:
+            shards = list(self._cluster.shards)
+            rows = [row for row in await self.newest() if row.state is TermState.OPEN]
+        shown = _Shown(
+            terms=_by_shard(rows),
+            marks=await self._marks.read(shards),
+            moves={move.shard: move for move in await self._moves.open_moves()},
+            frozen={rule.subject for rule in await self._rules.standing() if rule.kind in _FREEZES},
+        )
+        return admin_service_pb2.ListShardsResponse(shards=[self._shard(shard, shown) for shard in shards])
 
-    def _shard(self, shard: int, terms: list[TermRow], marks: Marks | None) -> admin_service_pb2.Shard:
+    def _shard(self, shard: int, shown: _Shown) -> admin_service_pb2.Shard:
+        terms = shown.terms[shard]
         owned = [row for row in terms if row.state is TermState.OPEN]
-        message = admin_service_pb2.Shard(shard=shard, terms=[_term(row) for row in terms])
+        message = admin_service_pb2.Shard(
+            shard=shard,
+            terms=[_term(row) for row in terms],
+            frozen=not shown.frozen.isdisjoint({"", str(shard)}),
+        )
         if owned:
             message.dispatcher_id, message.term = owned[-1].owner, owned[-1].term
+        marks = shown.marks.get(shard)
         if marks is not None:
             message.watermark, message.floor = marks.watermark, marks.floor
             message.watermark_lag_s = self.lag_s(marks)
+        if shard in shown.moves:
+            message.move.CopyFrom(encode_move(shown.moves[shard]))
         return message
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What was read for a listing; `frozen` holds subjects of freezes: a shard's number, "" for all."""
+
+    terms: Mapping[int, list[TermRow]]
+    marks: Mapping[int, Marks]
+    moves: Mapping[int, MoveRecord]
+    frozen: set[str]
+
+
+def _by_shard(rows: Iterable[TermRow]) -> Mapping[int, list[TermRow]]:
+    found: dict[int, list[TermRow]] = defaultdict(list)
+    for row in rows:
+        found[row.shard].append(row)
+    return found
 
 
 def check_shard(shard: int, cluster: Cluster, field: str = "shard") -> int:

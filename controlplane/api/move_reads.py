@@ -1,0 +1,46 @@
+"""AdminService's GetMove and ListMoves: the account of planned moves."""
+
+from __future__ import annotations
+
+from tidewheel.v1 import admin_service_pb2
+
+from controlplane.api import fields, page_tokens
+from controlplane.api.calls import Origin
+from controlplane.api.placement_views import encode_move
+from controlplane.api.servicers import Handlers
+from controlplane.api.violations import Violations
+from core.store.moves import Moves
+
+
+class MoveReads:
+    """Looks moves up."""
+
+    def __init__(self, moves: Moves) -> None:
+        self._moves = moves
+
+    def handlers(self) -> Handlers:
+        """The methods of AdminService that are answered here."""
+        return {"GetMove": self.get, "ListMoves": self.list_moves}
+
+    async def get(self, request: admin_service_pb2.GetMoveRequest, origin: Origin) -> admin_service_pb2.Move:
+        """One move."""
+        return encode_move(await self._moves.get(fields.uuid(request.move_id, "move_id")))
+
+    async def list_moves(
+        self, request: admin_service_pb2.ListMovesRequest, origin: Origin
+    ) -> admin_service_pb2.ListMovesResponse:
+        """Newest first; the open ones by shard, on one page."""
+        listing = (origin.method, request.open_only)
+        size, after = page_tokens.page(request, listing, Violations(), (int, str), page_tokens.instant_and_id)
+        if request.open_only:
+            return admin_service_pb2.ListMovesResponse(
+                moves=[encode_move(each) for each in await self._moves.open_moves()]
+            )
+        page = await self._moves.page(after=after, size=size)
+        token = ""
+        if page.more_after is not None:
+            requested_us, move_id = page.more_after
+            token = page_tokens.encode(listing, [requested_us, move_id.hex])
+        return admin_service_pb2.ListMovesResponse(
+            moves=[encode_move(each) for each in page.moves], next_page_token=token
+        )
