@@ -12,6 +12,7 @@ from tidewheel.v1 import worker_service_pb2_grpc
 
 from core.config import DispatcherSettings
 from core.coord.ports import DispatcherCoord
+from core.keepalive import PATIENT_ANSWER_MS, PATIENT_MS, accepts_pings, pings
 from core.store.completion import Completion
 from core.store.database import Database
 from core.store.discovery import Discovery
@@ -144,12 +145,8 @@ async def serve_streams(built: Assembly, settings: DispatcherSettings, tasks: Ta
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", limit),
             ("grpc.max_send_message_length", limit),
-            # Workers may ping this often, also while nothing runs (field bug B84).
-            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ("grpc.keepalive_permit_without_calls", 1),
-            # A worker that vanished without a word is noticed.
-            ("grpc.keepalive_time_ms", 10_000),
-            ("grpc.keepalive_timeout_ms", 5_000),
+            *accepts_pings(),
+            *pings(PATIENT_MS, PATIENT_ANSWER_MS),
         )
     )
     loops = built.loops

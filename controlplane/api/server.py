@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 from core.clock import Clock
 from core.config import ControlPlaneSettings, check_loopback
 from core.errors import Unavailable
+from core.keepalive import PATIENT_ANSWER_MS, PATIENT_MS, accepts_pings, pings
 
 log = logging.getLogger(__name__)
 
@@ -49,13 +50,8 @@ class ApiServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", settings.max_message_bytes),
                 ("grpc.max_send_message_length", settings.max_message_bytes),
-                # Clients may ping this often, also while they call nothing (field bug B84).
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-                ("grpc.keepalive_permit_without_calls", 1),
-                # A peer that vanished without a word is noticed.
-                ("grpc.keepalive_time_ms", 10_000),
-                ("grpc.keepalive_timeout_ms", 5_000),
+                *accepts_pings(),
+                *pings(PATIENT_MS, PATIENT_ANSWER_MS),
             ),
         )
         register(self._server)
