@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from controlplane.membership import TICK_EVERY_S, Membership, Roster
+from controlplane.picture import Picture
 from controlplane.planner import assignments, moves, newest_terms
 from controlplane.seams import ControlPlaneMetrics
 from core.clock import Clock
@@ -36,12 +37,15 @@ _GATHER_S = 0.02
 class Seat:
     """Whether this replica leads, for those who serve requests: the present tenure's membership, or None.
 
-    `roster` is the tenure's newest judgement on who is alive.
+    `roster` is the tenure's newest judgement on who is alive, `picture` what it last read; setting `wake` makes it look
+    at once.
     """
 
     membership: Membership | None = None
     plan_version: int = 0
     roster: Roster | None = None
+    picture: Picture | None = None
+    wake: Wake | None = None
 
 
 class Leader:

@@ -95,6 +95,10 @@ class PlacementRule:
 Render = Callable[[PlacementRule], bytes]
 
 
+def _unchecked() -> None:
+    """Nothing to look at before a rule is added."""
+
+
 class PlacementRules:
     """Reads, adds and lifts rules."""
 
@@ -107,7 +111,13 @@ class PlacementRules:
         return [_rule(row) for row in await self._database.run(_LIST)]
 
     async def add(
-        self, call: Call, kind: PlacementRuleKind, subject: str, *, check: Callable[[], None], render: Render
+        self,
+        call: Call,
+        kind: PlacementRuleKind,
+        subject: str,
+        *,
+        render: Render,
+        check: Callable[[], None] = _unchecked,
     ) -> bytes:
         """Let a rule stand from now on, for the reason in `call.note`; the answer for the caller.
 
