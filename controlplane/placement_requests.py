@@ -129,7 +129,8 @@ class PlacementRequests:
     async def freeze(self, call: Call, shard: int | None, *, render: RenderRule) -> bytes:
         """No planned move of the shard (None: of any shard) from now on; takeovers go on.
 
-        Freezing twice changes nothing. Raises NotFound (no such shard), Invalid, RequestReused, Unavailable, OutcomeUnknown.
+        Freezing twice changes nothing. Raises NotFound (no such shard), Invalid, RequestReused, Unavailable,
+        OutcomeUnknown.
         """
 
         def check() -> None:
