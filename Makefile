@@ -3,6 +3,10 @@
 .PHONY: help install demo test test-long check bench picture clean
 
 python := .venv/bin/python
+# How many tests of the first part run at once: most wait for a server or a clock, so more than there are cores.
+TEST_STREAMS ?= 4
+# Rooms whose tests kill, freeze and time whole systems: they have the machine to themselves, one test after the other.
+alone := $(wildcard tests/cluster tests/chaos)
 # Settings of the caller's shell that must not reach our interpreter.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 
@@ -15,8 +19,10 @@ install: ## prepare .venv only; the command is then .venv/bin/tidewheel
 demo: install ## run a whole system on a sample crontab until Ctrl-C (DEMO_SECONDS=40 ends by itself, with a verdict)
 	@$(python) -m tools.demo
 
-test: install ## run every test on a real PostgreSQL and a real etcd that it starts itself
-	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && $(python) -m pytest
+test: install ## run every test on real servers that it starts itself: the rooms side by side, then whole systems
+	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && \
+	$(python) -m pytest -n $(TEST_STREAMS) --dist loadfile $(addprefix --ignore=,$(alone)) && \
+	$(python) -m pytest $(alone)
 
 test-long: install ## run the longer suites
 	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && $(python) -m pytest -m long

@@ -12,6 +12,7 @@ from core.zones import use_pinned_tzdata
 from tests.support import reporting
 from tests.support.clock import ManualClock
 from tests.support.databases import CockroachDatabases, Databases, PostgresDatabases
+from tests.support.memory import use_memory_for_temporary_files
 from tools.servers.etcd import EtcdServer
 from tools.servers.homes import temporary_home
 from tools.servers.postgres import PostgresServer
@@ -21,8 +22,11 @@ COCKROACH_URL = os.environ.get("TIDEWHEEL_COCKROACH_URL", "")
 ISOLATION_LEVELS = ("SERIALIZABLE",) if COCKROACH_URL else ("READ COMMITTED", "SERIALIZABLE")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Nothing of the caller's own settings may reach the product under test, nor a proxy stand before loopback."""
+    use_memory_for_temporary_files()
+    if config.getoption("numprocesses", None):
+        return  # this process only hands out tests; the ones that run them come here with the caller's settings
     for name in [name for name in os.environ if name.startswith(("TIDEWHEEL_", "OTEL_"))]:
         del os.environ[name]
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost"

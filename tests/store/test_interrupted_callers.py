@@ -90,17 +90,17 @@ class TestCancelledCallers:
         self, proxied: tuple[StoreWorld, TcpProxy], on_postgresql: None
     ) -> None:
         world, proxy = proxied
-        runs = 0
+        runs, stalled = 0, False
 
         async def body(tx: Transaction) -> None:
-            nonlocal runs
+            nonlocal runs, stalled
             runs += 1
             await record_number(tx)
             proxy.stall()
+            stalled = True
 
         writing = asyncio.create_task(world.database.transaction(body, repeat_unknown=True))
-        await eventually(lambda: runs == 1, what="the COMMIT is on its way")
-        await asyncio.sleep(0)
+        await eventually(lambda: stalled, what="the COMMIT is on its way")
         writing.cancel()
         assert not await _ends_within(writing, 0.2)
         proxy.heal()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterable
 
@@ -17,8 +18,9 @@ ISOLATION_PROPERTY = "isolation"
 
 
 def header_lines() -> list[str]:
-    """Paths and versions of the interpreter and of both servers."""
-    return [f"Python {platform.python_version()} ({sys.executable})", _postgres_line(), _etcd_line()]
+    """Paths and versions of the interpreter and of both servers, and where they keep their files."""
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    return [python, _postgres_line(), _etcd_line(), f"temporary files: {tempfile.gettempdir()}"]
 
 
 def _postgres_line() -> str:

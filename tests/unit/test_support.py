@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from tests.support.clock import NEW_YEAR_2026_US, ManualClock
+from tests.support.memory import use_memory_for_temporary_files
 from tests.support.polling import eventually
 
 
@@ -63,3 +67,29 @@ async def test_eventually_says_what_it_waited_for_and_what_it_saw() -> None:
         await eventually(colour_is_blue, 0.05)
     with pytest.raises(AssertionError, match=r"lambda: 1 > 2.*last value False"):
         await eventually(lambda: 1 > 2, 0.05)
+
+
+@pytest.fixture
+def no_place_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "")  # so that it is put back, also where it was not set
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+@pytest.mark.usefixtures("no_place_chosen")
+class TestThePlaceOfTemporaryFiles:
+    def test_is_memory_where_there_is_room(self, tmp_path: Path) -> None:
+        use_memory_for_temporary_files(tmp_path, wanted_bytes=1)
+        assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(tmp_path)
+
+    @pytest.mark.parametrize(("name", "wanted_bytes"), [("", 1 << 60), ("not there", 1)])
+    def test_stays_what_it_was_without(self, name: str, wanted_bytes: int, tmp_path: Path) -> None:
+        before = tempfile.gettempdir()
+        use_memory_for_temporary_files(tmp_path / name, wanted_bytes)
+        assert tempfile.gettempdir() == before
+        assert "TMPDIR" not in os.environ
+
+    def test_is_the_callers_where_one_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        use_memory_for_temporary_files(Path("/"), wanted_bytes=1)
+        assert tempfile.gettempdir() == str(tmp_path)
