@@ -7,6 +7,7 @@ name the terms that they replace, and SQL alone decides who owns a shard. Called
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 
 from controlplane.membership import TICK_EVERY_S, Membership, Roster
@@ -137,6 +138,7 @@ class Leader:
     def _count(self, tenure: _Tenure, roster: Roster, newest: dict[int, TermRow]) -> None:
         owned = sum(1 for row in newest.values() if row.owner in roster.keepers)
         self._metrics.set_members(len(roster.keepers), self._cluster.shard_count - owned)
+        self._metrics.set_ailing(Counter(kind for _, kind in roster.sick))
         news = tenure.membership.suspicions - tenure.suspicions
         tenure.suspicions = tenure.membership.suspicions
         if news:

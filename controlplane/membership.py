@@ -2,18 +2,24 @@
 
 A dispatcher is suspected after it missed reports, or when its broken stream did not come back; either makes the leader
 order a takeover, which costs a move if it was wrong, never a double run. A dispatcher that lost its etcd session but
-goes on reporting keeps its shards and gets no new ones. A leader that was held up itself suspects nobody for it.
+goes on reporting keeps its shards and gets no new ones. Nobody gets shards whom no worker has found, while
+others have workers. A leader that was held up itself suspects nobody for it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from controlplane.sickness import SEIZE_AFTER_S, WELL, Condition, Sickness
+from core.ailments import AilmentKind
 from core.clock import Clock
 from core.config import ControlPlaneSettings
 from core.coord.layout import Member
 from core.tasks import Wake
+
+log = logging.getLogger(__name__)
 
 # A dispatcher that was never heard of in this tenure has so long to find the new leader, or to appear in etcd.
 _FIRST_WORD_GRACE_S = 3.0
@@ -46,6 +52,8 @@ class Roster:
     leaving: frozenset[str]
     suspects: frozenset[str]
     settling: bool
+    # What ails those of `suspects` and `leaving` that still report.
+    sick: frozenset[tuple[str, AilmentKind]] = frozenset()
 
     def may_keep(self, dispatcher_id: str) -> bool:
         """Whether shards of this owner stay where they are."""
@@ -69,6 +77,18 @@ class _Seen:
     draining: bool = False
     suspected: bool = False
     load: Load = Load(0.0, 0, 0)
+    condition: Condition = WELL
+    sick: AilmentKind | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether its shards are to be taken without waiting for it."""
+        return self.suspected or self.sick in SEIZE_AFTER_S
+
+    @property
+    def leaves(self) -> bool:
+        """Whether its shards are to be moved away in order."""
+        return not self.lost and (self.draining or self.sick is not None)
 
 
 class Membership:
@@ -81,6 +101,7 @@ class Membership:
         self._began_s = clock.monotonic_s()
         self._ticked_s = self._began_s
         self._seen: dict[str, _Seen] = {}
+        self._sickness = Sickness()
         self.suspicions = 0
 
     # --- what the report streams say -------------------------------------------------------------------------------
@@ -89,15 +110,15 @@ class Membership:
         """A report stream of this dispatcher began."""
         self._of(dispatcher_id).streams += 1
 
-    def report(self, dispatcher_id: str, load: Load, *, draining: bool) -> None:
+    def report(self, dispatcher_id: str, load: Load, condition: Condition = WELL, *, draining: bool = False) -> None:
         """A report came."""
         seen = self._of(dispatcher_id)
         news = seen.suspected or seen.draining is not draining
         if seen.suspected:
-            # Back again: like somebody who joins, it first has to stay.
-            seen.suspected, seen.settled, seen.first_s = False, False, self._clock.monotonic_s()
+            seen.suspected = False
+            self._join_again(dispatcher_id, seen)
         seen.reported_s, seen.broken_s = self._clock.monotonic_s(), None
-        seen.load, seen.draining = load, draining
+        seen.load, seen.draining, seen.condition = load, draining, condition
         if news:
             self._wake.set()
 
@@ -138,19 +159,46 @@ class Membership:
         for dispatcher_id in members:
             self._of(dispatcher_id)
         self._settle(now_s, owners)
-        for seen in self._seen.values():
-            if not seen.suspected and self._is_silent(seen, now_s):
+        for dispatcher_id, seen in self._seen.items():
+            if not seen.suspected and (silence := self._silence(seen, now_s)):
                 seen.suspected = True
-                self.suspicions += 1
+                self._suspect(dispatcher_id, silence)
+        self._judge_sickness(now_s)
         self._forget(members, owners)
-        well = {each for each, seen in self._seen.items() if not seen.suspected and not seen.draining}
+        seen_now = self._seen.items()
+        well = {each for each, seen in seen_now if not seen.lost and not seen.leaves}
+        served = any(self._seen[each].condition.workers for each in well)
         return Roster(
-            eligible=frozenset(each for each in well if each in members and self._has_joined(self._seen[each])),
+            eligible=frozenset(each for each in well if each in members and self._is_ready(self._seen[each], served)),
             keepers=frozenset(well),
-            leaving=frozenset(each for each, seen in self._seen.items() if seen.draining and not seen.suspected),
-            suspects=frozenset(each for each, seen in self._seen.items() if seen.suspected),
+            leaving=frozenset(each for each, seen in seen_now if seen.leaves),
+            suspects=frozenset(each for each, seen in seen_now if seen.lost),
             settling=now_s - self._began_s < _FIRST_WORD_GRACE_S,
+            sick=frozenset((each, seen.sick) for each, seen in seen_now if seen.sick is not None),
         )
+
+    def _judge_sickness(self, now_s: float) -> None:
+        staying = {
+            each: seen.condition
+            for each, seen in self._seen.items()
+            if not seen.suspected and not seen.draining and seen.reported_s is not None
+        }
+        sick = self._sickness.judge(staying, now_s)
+        for dispatcher_id, seen in self._seen.items():
+            before, seen.sick = seen.sick, sick.get(dispatcher_id)
+            if seen.sick is not None and seen.sick is not before:
+                self._suspect(dispatcher_id, seen.sick.value)
+            elif before is not None and seen.sick is None and not seen.suspected:
+                self._join_again(dispatcher_id, seen)
+
+    def _suspect(self, dispatcher_id: str, why: str) -> None:
+        self.suspicions += 1
+        log.warning("%s is to lose its shards: %s", dispatcher_id, why)
+
+    def _join_again(self, dispatcher_id: str, seen: _Seen) -> None:
+        """Like somebody who joins, it first has to stay."""
+        log.info("%s is well again", dispatcher_id)
+        seen.settled, seen.first_s = False, self._clock.monotonic_s()
 
     def _of(self, dispatcher_id: str) -> _Seen:
         return self._seen.setdefault(dispatcher_id, _Seen(self._clock.monotonic_s()))
@@ -161,7 +209,7 @@ class Membership:
         for dispatcher_id, seen in self._seen.items():
             if not seen.settled and dispatcher_id in owners and seen.reported_s is not None:
                 seen.settled = True
-            elif not seen.settled and not seen.suspected:
+            elif not seen.settled and not seen.lost:
                 joining.append(seen)
         if not joining:
             return
@@ -171,15 +219,21 @@ class Membership:
                 seen.settled = True
 
     @staticmethod
-    def _has_joined(seen: _Seen) -> bool:
-        return seen.settled and seen.reported_s is not None
+    def _is_ready(seen: _Seen, served: bool) -> bool:
+        """`served`: whether anybody has workers."""
+        return seen.settled and seen.reported_s is not None and (seen.condition.workers > 0 or not served)
 
-    def _is_silent(self, seen: _Seen, now_s: float) -> bool:
+    def _silence(self, seen: _Seen, now_s: float) -> str:
+        """Why it counts as dead; empty when it does not."""
         if seen.reported_s is None:
-            return now_s - max(seen.first_s, self._began_s) > _FIRST_WORD_GRACE_S
+            late = now_s - max(seen.first_s, self._began_s) > _FIRST_WORD_GRACE_S
+            return "it has never reported" if late else ""
         if seen.broken_s is not None and now_s - seen.broken_s > self._settings.broken_stream_grace_s:
-            return True
-        return now_s - seen.reported_s > self._settings.missed_reports * self._settings.report_interval_s
+            return "its report stream broke and did not come back"
+        silent_s = now_s - seen.reported_s
+        if silent_s > self._settings.missed_reports * self._settings.report_interval_s:
+            return f"its last report came {silent_s:.1f} s ago"
+        return ""
 
     def _forget(self, members: Mapping[str, Member], owners: Collection[str]) -> None:
         """Who neither lives, owns nor speaks is history."""

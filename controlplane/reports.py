@@ -9,6 +9,8 @@ import grpc
 
 from controlplane.leader import Seat
 from controlplane.membership import Load
+from controlplane.sickness import Condition
+from core.ailments import AilmentKind
 from core.wire import internal_pb2, internal_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -37,7 +39,7 @@ class LeaderServicer(internal_pb2_grpc.LeaderServiceServicer):
                     dispatcher_id = report.dispatcher_id
                     membership.stream_opened(dispatcher_id)
                 load = Load(report.fires_per_second, report.open_runs, report.waiting_runs)
-                membership.report(dispatcher_id, load, draining=report.draining)
+                membership.report(dispatcher_id, load, _condition(report), draining=report.draining)
                 if told != self._seat.plan_version:
                     told = self._seat.plan_version
                     yield internal_pb2.LeaderReply(plan_version=told)
@@ -47,3 +49,17 @@ class LeaderServicer(internal_pb2_grpc.LeaderServiceServicer):
             if membership is not None and dispatcher_id:
                 membership.stream_closed(dispatcher_id)
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
+
+
+def _condition(report: internal_pb2.DispatcherReport) -> Condition:
+    """What ails it, by its own account; kinds that this release does not know are passed over."""
+    return Condition(
+        ailments={
+            AilmentKind(each.kind): each.age_ms / 1000
+            for each in report.ailments
+            if each.kind in AilmentKind.__members__.values()
+        },
+        workers=report.connected_workers,
+        served=frozenset(report.served_queues),
+        unserved=frozenset(report.unserved_queues),
+    )

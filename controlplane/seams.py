@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 from uuid import UUID
 
+from core.ailments import AilmentKind
 from core.telemetry.metrics import MissedFire
 from core.telemetry.run_traces import TraceContext
 
@@ -18,6 +19,8 @@ class ControlPlaneMetrics(Protocol):
     def set_members(self, dispatchers: int, unowned_shards: int) -> None: ...
 
     def suspected(self, dispatchers: int = 1) -> None: ...
+
+    def set_ailing(self, dispatchers: Mapping[AilmentKind, int]) -> None: ...
 
     def planned_moves(self, shards: int) -> None: ...
 
@@ -58,6 +61,9 @@ class Silent:
         """Nobody asks."""
 
     def suspected(self, dispatchers: int = 1) -> None:
+        """Nobody asks."""
+
+    def set_ailing(self, dispatchers: Mapping[AilmentKind, int]) -> None:
         """Nobody asks."""
 
     def planned_moves(self, shards: int) -> None:

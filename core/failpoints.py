@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.errors import Invalid
 
@@ -85,7 +86,7 @@ class Failpoints:
 
 def _took(path: str) -> bool:
     try:
-        os.unlink(path)
+        Path(path).unlink()
     except FileNotFoundError:
         return False
     return True

@@ -27,6 +27,7 @@ from core.tasks import Tasks
 from core.wire import internal_pb2_grpc
 from dispatcher.adoption import Adoption
 from dispatcher.agenda import Agenda
+from dispatcher.ailments import Ailments, Signs
 from dispatcher.attempts import Attempts
 from dispatcher.completion import CompletionLoop
 from dispatcher.delivery import Delivery
@@ -65,6 +66,7 @@ class Loops:
     renewals: RenewalLoop
     reaper: Reaper
     ownership: Ownership
+    ailments: Ailments
     reports: Reports
 
     def start(self, tasks: Tasks) -> None:
@@ -78,6 +80,7 @@ class Loops:
         tasks.spawn(self.renewals.run(), name="renewals")
         tasks.spawn(self.reaper.run(), name="reaper")
         tasks.spawn(self.progress.run(), name="progress")
+        tasks.spawn(self.ailments.run(), name="ailments")
         tasks.spawn(self.reports.run(), name="reports")
 
 
@@ -113,6 +116,11 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     ownership = Ownership(runtime, memory, coord, Terms(database), marks, Adoption(runtime, memory, open_runs, watch))
     progress = ProgressLoop(runtime, memory, marks, discovery, open_runs, watch)
     ownership.quiet = progress.quiet = due.quiet
+    signs = Signs(
+        database_s=lambda: max([ownership.read_s, *(held.proven_s for held in memory.holdings)]),
+        due_loop_s=lambda: min(due.passed_s, scanning.tried_s),
+    )
+    ailments = Ailments(runtime, memory, signs)
     loops = Loops(
         due=due,
         matching=MatchLoop(runtime, memory, leases, delivery, watch),
@@ -124,6 +132,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
         renewals=RenewalLoop(runtime, memory, leases, watch),
         reaper=Reaper(runtime, memory, completion),
         ownership=ownership,
+        ailments=ailments,
         reports=Reports(
             runtime,
             memory,
@@ -132,6 +141,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
             draining=lambda: ownership.draining,
             last_pass_s=lambda: scanning.last_pass_s,
             loads=Loads(runtime.clock, runtime.scale, memory),
+            ailments=ailments,
         ),
     )
     return Assembly(runtime, memory, loops)

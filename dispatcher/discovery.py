@@ -23,13 +23,13 @@ _ROWS_PER_TICK = 50
 
 
 class DiscoveryLoop:
-    """Scans for due rows. `last_pass_s` is when the last whole pass began, for readiness."""
+    """Scans for due rows. `last_pass_s` is when the last whole pass began, `tried_s` when one last ended at all."""
 
     def __init__(self, runtime: Runtime, memory: Memory, discovery: Discovery) -> None:
         self._runtime = runtime
         self._memory = memory
         self._discovery = discovery
-        self.last_pass_s = runtime.clock.monotonic_s()
+        self.last_pass_s = self.tried_s = runtime.clock.monotonic_s()
         self._pulse: Pulse | None = None
         self._next_read_s: dict[int, float] = {}
 
@@ -44,6 +44,7 @@ class DiscoveryLoop:
                 await self.step()
             except (Unavailable, OutcomeUnknown) as error:
                 log.warning("discovery waits for the database: %s", error)
+            self.tried_s = self._runtime.clock.monotonic_s()
             await self._memory.wakes.discover.wait(self._runtime.clock, self._runtime.settings.tick_s)
 
     async def step(self) -> None:

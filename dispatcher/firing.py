@@ -53,6 +53,8 @@ class DueLoop:
         self._idle.set()
         self._pulse: Pulse | None = None
         self._troubled = False
+        # When a pass last ended, however it ended: it does not stand still.
+        self.passed_s = runtime.clock.monotonic_s()
 
     def watch(self, pulse: Pulse) -> None:
         """Let readiness follow this loop: it beats when what was due is fired, or nothing is."""
@@ -60,9 +62,12 @@ class DueLoop:
 
     async def run(self) -> None:
         """For ever: fire, then sleep until the next row is due, a hint comes, or the tick."""
-        clock = self._runtime.clock
+        clock, failpoints = self._runtime.clock, self._runtime.failpoints
         while True:
+            if wait_s := failpoints.pass_by("due.before"):
+                await clock.sleep(wait_s)
             fired = await self.step()
+            self.passed_s = clock.monotonic_s()
             if not fired:
                 await self._memory.wakes.fire.wait(clock, self._sleep_s())
 

@@ -51,6 +51,8 @@ class Ownership:
         self._given_up: set[tuple[int, int]] = set()
         self._swept_s = runtime.clock.monotonic_s()
         self.draining = False
+        # When SQL last told the terms, in monotonic seconds.
+        self.read_s = self._swept_s
         # Waits until no write of the loops is under way; set by the process when the loops are built.
         self.quiet: Callable[[], Awaitable[None]] | None = None
         self._pulse: Pulse | None = None
@@ -76,6 +78,7 @@ class Ownership:
         """Reconcile once: SQL's terms with ours, then ours with the plan."""
         sent_s = self._runtime.clock.monotonic_s()
         rows = await self._terms.newest(list(self._runtime.cluster.shards))
+        self.read_s = self._runtime.clock.monotonic_s()
         opened = [row for row in rows if row.state is TermState.OPEN]
         await self._follow_sql(opened, sent_s)
         if self.draining:

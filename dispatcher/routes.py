@@ -7,8 +7,10 @@ a credit before it writes; runs that found none wait here, in order, up to a bou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Protocol
 from uuid import UUID
 
@@ -16,6 +18,8 @@ from core.states import RunCause
 from dispatcher.jobs import JobVersion
 
 Route = tuple[str, str, str]
+# (namespace, queue).
+Queue = tuple[str, str]
 
 
 class Taker(Protocol):
@@ -28,6 +32,9 @@ class Taker(Protocol):
     def credits(self) -> int: ...
 
     def serves(self, route: Route) -> bool: ...
+
+    @property
+    def served_queues(self) -> Iterable[Queue]: ...
 
     def use_credit(self) -> None: ...
 
@@ -70,6 +77,13 @@ def route_of(job: JobVersion) -> Route:
     return (job.namespace, job.spec.queue, job.spec.handler)
 
 
+@lru_cache(maxsize=4_096)
+def queue_mark(queue: Queue) -> int:
+    """64 bits that name a queue wherever they are computed, so that leaders can compare without the names."""
+    named = "\0".join(queue).encode()
+    return int.from_bytes(blake2b(named, digest_size=8, person=b"tw-queue").digest(), "big")
+
+
 class Routes:
     """Sessions, credits and waiting runs of one dispatcher."""
 
@@ -92,6 +106,19 @@ class Routes:
     def leave(self, session: Taker) -> None:
         self._sessions = [s for s in self._sessions if s is not session]
         self._takers.clear()
+
+    @property
+    def sessions(self) -> int:
+        """How many workers' streams are there."""
+        return len(self._sessions)
+
+    def served_queues(self) -> set[Queue]:
+        """The queues that some connected worker serves."""
+        return {queue for session in self._sessions for queue in session.served_queues}
+
+    def waiting_queues(self) -> set[Queue]:
+        """The queues of which runs wait in memory."""
+        return {route[:2] for route in self._waiting}
 
     def has_taker(self, route: Route) -> bool:
         """Whether a connected worker serves the route, with or without a credit now."""

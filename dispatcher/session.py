@@ -13,7 +13,7 @@ from uuid import UUID
 
 from tidewheel.v1 import worker_service_pb2 as pb
 
-from dispatcher.routes import Route
+from dispatcher.routes import Queue, Route
 
 # Well below gRPC's default limit of 4 MiB for one message; one assignment or result is at most some 300 KB.
 FRAME_BYTES = 1024 * 1024
@@ -67,6 +67,10 @@ class WorkerSession:
     def serves(self, route: Route) -> bool:
         namespace, queue, handler = route
         return namespace == self.namespace and queue in self.queues and handler in self.handlers
+
+    @property
+    def served_queues(self) -> Iterable[Queue]:
+        return [] if self._leaving else [(self.namespace, queue) for queue in self.queues]
 
     def use_credit(self) -> None:
         self._used += 1

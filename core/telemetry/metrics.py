@@ -14,6 +14,7 @@ from typing import TypeVar
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from core.ailments import AilmentKind
 from core.clock import US_PER_S, Clock, DatabaseClock
 from core.states import ENDED_RUN_STATES, AttemptOutcome, RunState, SkipReason
 from core.telemetry.collectors import CounterReading, GaugeReading, StageHistogram
@@ -154,6 +155,16 @@ class DispatcherMetrics:
             "tidewheel_free_credits", "Attempts that connected workers could take now.", registry=registry
         )
 
+        self._ailments = _children(
+            Gauge(
+                "tidewheel_ailment_seconds",
+                "For how long something has kept this dispatcher from its duties; 0 when it does not.",
+                ["ailment"],
+                registry=registry,
+            ),
+            AilmentKind,
+        )
+
     def _declare_counts(self, registry: CollectorRegistry) -> None:
         self._fires = Counter("tidewheel_fires", "Due rows that were fired.", registry=registry)
         self._takeovers = Counter("tidewheel_takeovers", "Shards taken from an owner that was gone.", registry=registry)
@@ -200,6 +211,11 @@ class DispatcherMetrics:
         self._workers.set(connected)
         self._credits.set(free_credits)
 
+    def set_ailments(self, ages_s: Mapping[AilmentKind, float]) -> None:
+        """For how long each ailment has lasted; one that is missing is none."""
+        for kind, gauge in self._ailments.items():
+            gauge.set(ages_s.get(kind, 0.0))
+
     def fired(self, rows: int) -> None:
         self._fires.inc(rows)
 
@@ -244,6 +260,15 @@ class ControlPlaneMetrics:
         self._suspicions = Counter(
             "tidewheel_suspicions", "Dispatchers that this leader took for dead.", registry=registry
         )
+        self._ailing = _children(
+            Gauge(
+                "tidewheel_ailing_dispatchers",
+                "Dispatchers that this leader gives no shards, since something ails them that does not ail all.",
+                ["ailment"],
+                registry=registry,
+            ),
+            AilmentKind,
+        )
         self._planned = Counter(
             "tidewheel_planned_moves", "Shards that this leader's plans gave to another dispatcher.", registry=registry
         )
@@ -276,6 +301,11 @@ class ControlPlaneMetrics:
 
     def suspected(self, dispatchers: int = 1) -> None:
         self._suspicions.inc(dispatchers)
+
+    def set_ailing(self, dispatchers: Mapping[AilmentKind, int]) -> None:
+        """How many dispatchers are kept from shards by each ailment now."""
+        for kind, gauge in self._ailing.items():
+            gauge.set(dispatchers.get(kind, 0))
 
     def planned_moves(self, shards: int) -> None:
         self._planned.inc(shards)

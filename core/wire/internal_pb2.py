@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63ore/wire/internal.proto\x12\x15tidewheel.internal.v1\"\x98\x02\n\x10\x44ispatcherReport\x12\x15\n\rdispatcher_id\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\x05\x12\x18\n\x10\x66ires_per_second\x18\x03 \x01(\x01\x12\x11\n\topen_runs\x18\x04 \x01(\x03\x12\x14\n\x0cwaiting_runs\x18\x05 \x01(\x03\x12\x10\n\x08\x64raining\x18\x06 \x01(\x08\x12\x18\n\x10last_pass_age_ms\x18\x07 \x01(\x03\x12/\n\x05loads\x18\x08 \x03(\x0b\x32 .tidewheel.internal.v1.ShardLoad\x12\x0b\n\x03\x63pu\x18\t \x01(\x01\x12\x30\n\x08\x61ilments\x18\n \x03(\x0b\x32\x1e.tidewheel.internal.v1.Ailment\"\xb5\x01\n\tShardLoad\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x0c\n\x04term\x18\x02 \x01(\x03\x12\x18\n\x10\x66ires_per_second\x18\x03 \x01(\x01\x12\x11\n\topen_runs\x18\x04 \x01(\x03\x12\x14\n\x0cwaiting_runs\x18\x05 \x01(\x03\x12\x18\n\x10watermark_lag_ms\x18\x06 \x01(\x03\x12.\n\x07hottest\x18\x07 \x03(\x0b\x32\x1d.tidewheel.internal.v1.HotJob\"2\n\x06HotJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x18\n\x10\x66ires_per_second\x18\x02 \x01(\x01\"\'\n\x07\x41ilment\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\x03\"#\n\x0bLeaderReply\x12\x14\n\x0cplan_version\x18\x01 \x01(\x03\"V\n\x0bHintRequest\x12\x15\n\rlanded_shards\x18\x01 \x03(\x05\x12\x16\n\x0e\x63hanged_shards\x18\x03 \x03(\x05\x12\x18\n\x10\x63\x61nceled_run_ids\x18\x02 \x03(\t\"\x0b\n\tHintReply2j\n\rLeaderService\x12Y\n\x06Report\x12\'.tidewheel.internal.v1.DispatcherReport\x1a\".tidewheel.internal.v1.LeaderReply(\x01\x30\x01\x32\x61\n\x11\x44ispatcherService\x12L\n\x04Hint\x12\".tidewheel.internal.v1.HintRequest\x1a .tidewheel.internal.v1.HintReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63ore/wire/internal.proto\x12\x15tidewheel.internal.v1\"\xe3\x02\n\x10\x44ispatcherReport\x12\x15\n\rdispatcher_id\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\x05\x12\x18\n\x10\x66ires_per_second\x18\x03 \x01(\x01\x12\x11\n\topen_runs\x18\x04 \x01(\x03\x12\x14\n\x0cwaiting_runs\x18\x05 \x01(\x03\x12\x10\n\x08\x64raining\x18\x06 \x01(\x08\x12\x18\n\x10last_pass_age_ms\x18\x07 \x01(\x03\x12/\n\x05loads\x18\x08 \x03(\x0b\x32 .tidewheel.internal.v1.ShardLoad\x12\x0b\n\x03\x63pu\x18\t \x01(\x01\x12\x30\n\x08\x61ilments\x18\n \x03(\x0b\x32\x1e.tidewheel.internal.v1.Ailment\x12\x19\n\x11\x63onnected_workers\x18\x0b \x01(\x05\x12\x15\n\rserved_queues\x18\x0c \x03(\x06\x12\x17\n\x0funserved_queues\x18\r \x03(\x06\"\xb5\x01\n\tShardLoad\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x0c\n\x04term\x18\x02 \x01(\x03\x12\x18\n\x10\x66ires_per_second\x18\x03 \x01(\x01\x12\x11\n\topen_runs\x18\x04 \x01(\x03\x12\x14\n\x0cwaiting_runs\x18\x05 \x01(\x03\x12\x18\n\x10watermark_lag_ms\x18\x06 \x01(\x03\x12.\n\x07hottest\x18\x07 \x03(\x0b\x32\x1d.tidewheel.internal.v1.HotJob\"2\n\x06HotJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x18\n\x10\x66ires_per_second\x18\x02 \x01(\x01\"\'\n\x07\x41ilment\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\x03\"#\n\x0bLeaderReply\x12\x14\n\x0cplan_version\x18\x01 \x01(\x03\"V\n\x0bHintRequest\x12\x15\n\rlanded_shards\x18\x01 \x03(\x05\x12\x16\n\x0e\x63hanged_shards\x18\x03 \x03(\x05\x12\x18\n\x10\x63\x61nceled_run_ids\x18\x02 \x03(\t\"\x0b\n\tHintReply2j\n\rLeaderService\x12Y\n\x06Report\x12\'.tidewheel.internal.v1.DispatcherReport\x1a\".tidewheel.internal.v1.LeaderReply(\x01\x30\x01\x32\x61\n\x11\x44ispatcherService\x12L\n\x04Hint\x12\".tidewheel.internal.v1.HintRequest\x1a .tidewheel.internal.v1.HintReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,21 +32,21 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'core.wire.internal_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DISPATCHERREPORT']._serialized_start=52
-  _globals['_DISPATCHERREPORT']._serialized_end=332
-  _globals['_SHARDLOAD']._serialized_start=335
-  _globals['_SHARDLOAD']._serialized_end=516
-  _globals['_HOTJOB']._serialized_start=518
-  _globals['_HOTJOB']._serialized_end=568
-  _globals['_AILMENT']._serialized_start=570
-  _globals['_AILMENT']._serialized_end=609
-  _globals['_LEADERREPLY']._serialized_start=611
-  _globals['_LEADERREPLY']._serialized_end=646
-  _globals['_HINTREQUEST']._serialized_start=648
-  _globals['_HINTREQUEST']._serialized_end=734
-  _globals['_HINTREPLY']._serialized_start=736
-  _globals['_HINTREPLY']._serialized_end=747
-  _globals['_LEADERSERVICE']._serialized_start=749
-  _globals['_LEADERSERVICE']._serialized_end=855
-  _globals['_DISPATCHERSERVICE']._serialized_start=857
-  _globals['_DISPATCHERSERVICE']._serialized_end=954
+  _globals['_DISPATCHERREPORT']._serialized_end=407
+  _globals['_SHARDLOAD']._serialized_start=410
+  _globals['_SHARDLOAD']._serialized_end=591
+  _globals['_HOTJOB']._serialized_start=593
+  _globals['_HOTJOB']._serialized_end=643
+  _globals['_AILMENT']._serialized_start=645
+  _globals['_AILMENT']._serialized_end=684
+  _globals['_LEADERREPLY']._serialized_start=686
+  _globals['_LEADERREPLY']._serialized_end=721
+  _globals['_HINTREQUEST']._serialized_start=723
+  _globals['_HINTREQUEST']._serialized_end=809
+  _globals['_HINTREPLY']._serialized_start=811
+  _globals['_HINTREPLY']._serialized_end=822
+  _globals['_LEADERSERVICE']._serialized_start=824
+  _globals['_LEADERSERVICE']._serialized_end=930
+  _globals['_DISPATCHERSERVICE']._serialized_start=932
+  _globals['_DISPATCHERSERVICE']._serialized_end=1029
 # @@protoc_insertion_point(module_scope)

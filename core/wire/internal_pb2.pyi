@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DispatcherReport(_message.Message):
-    __slots__ = ("dispatcher_id", "shards", "fires_per_second", "open_runs", "waiting_runs", "draining", "last_pass_age_ms", "loads", "cpu", "ailments")
+    __slots__ = ("dispatcher_id", "shards", "fires_per_second", "open_runs", "waiting_runs", "draining", "last_pass_age_ms", "loads", "cpu", "ailments", "connected_workers", "served_queues", "unserved_queues")
     DISPATCHER_ID_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     FIRES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,9 @@ class DispatcherReport(_message.Message):
     LOADS_FIELD_NUMBER: _ClassVar[int]
     CPU_FIELD_NUMBER: _ClassVar[int]
     AILMENTS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_WORKERS_FIELD_NUMBER: _ClassVar[int]
+    SERVED_QUEUES_FIELD_NUMBER: _ClassVar[int]
+    UNSERVED_QUEUES_FIELD_NUMBER: _ClassVar[int]
     dispatcher_id: str
     shards: _containers.RepeatedScalarFieldContainer[int]
     fires_per_second: float
@@ -27,7 +30,10 @@ class DispatcherReport(_message.Message):
     loads: _containers.RepeatedCompositeFieldContainer[ShardLoad]
     cpu: float
     ailments: _containers.RepeatedCompositeFieldContainer[Ailment]
-    def __init__(self, dispatcher_id: _Optional[str] = ..., shards: _Optional[_Iterable[int]] = ..., fires_per_second: _Optional[float] = ..., open_runs: _Optional[int] = ..., waiting_runs: _Optional[int] = ..., draining: bool = ..., last_pass_age_ms: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., cpu: _Optional[float] = ..., ailments: _Optional[_Iterable[_Union[Ailment, _Mapping]]] = ...) -> None: ...
+    connected_workers: int
+    served_queues: _containers.RepeatedScalarFieldContainer[int]
+    unserved_queues: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, dispatcher_id: _Optional[str] = ..., shards: _Optional[_Iterable[int]] = ..., fires_per_second: _Optional[float] = ..., open_runs: _Optional[int] = ..., waiting_runs: _Optional[int] = ..., draining: bool = ..., last_pass_age_ms: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[ShardLoad, _Mapping]]] = ..., cpu: _Optional[float] = ..., ailments: _Optional[_Iterable[_Union[Ailment, _Mapping]]] = ..., connected_workers: _Optional[int] = ..., served_queues: _Optional[_Iterable[int]] = ..., unserved_queues: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ShardLoad(_message.Message):
     __slots__ = ("shard", "term", "fires_per_second", "open_runs", "waiting_runs", "watermark_lag_ms", "hottest")

@@ -18,7 +18,7 @@ from core.states import DueKind
 from core.store.discovery import DueRow
 from dispatcher.attempts import LiveAttempt
 from dispatcher.jobs import JobVersion
-from dispatcher.routes import Route, WaitingRun
+from dispatcher.routes import Queue, Route, WaitingRun
 from tests.support.clock import NEW_YEAR_2026_US
 
 NOW_US = NEW_YEAR_2026_US
@@ -120,6 +120,10 @@ class PlainTaker:
 
     def serves(self, route: Route) -> bool:
         return route in self.routes
+
+    @property
+    def served_queues(self) -> list[Queue]:
+        return [route[:2] for route in self.routes]
 
     def use_credit(self) -> None:
         self.credits -= 1

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
+from core.ailments import AilmentKind
 from core.clock import US_PER_S, ClockReading, DatabaseClock
 from core.states import AttemptOutcome, RunState, SkipReason
 from core.telemetry.health import Health
@@ -33,6 +34,7 @@ LABELS: dict[str, set[str]] = {
     "outcome": {member.name.lower() for member in (*RunState, *AttemptOutcome)},
     "reason": {member.name.lower() for member in (*SkipReason, *MissedFire)},
     "loop": {"due", "lead"},
+    "ailment": {kind.name.lower() for kind in AilmentKind},
     "method": {"/tidewheel.v1.JobService/GetJob"},
     "code": {"OK"},
 }
