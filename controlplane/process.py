@@ -17,11 +17,8 @@ from tidewheel.v1 import admin_service_pb2_grpc, discovery_service_pb2_grpc
 from controlplane import services
 from controlplane.api import admin, discovery
 from controlplane.api.calls import Calls, Gate
-from controlplane.api.cluster_reads import ClusterReads, Replica
-from controlplane.api.move_reads import MoveReads
-from controlplane.api.placement_rules import PlacementRuleChanges
+from controlplane.api.cluster_reads import Replica
 from controlplane.api.server import ApiServer
-from controlplane.api.shard_reads import ShardReads
 from controlplane.election import Campaign
 from controlplane.hints import Hints
 from controlplane.leader import Leader
@@ -40,8 +37,6 @@ from core.rand import SystemRand
 from core.store.clock_probe import ClockProbe
 from core.store.cluster import Cluster, found_cluster
 from core.store.database import Database, DatabaseConfig, connect_with_patience
-from core.store.moves import Moves
-from core.store.placement_rules import PlacementRules
 from core.store.schema_check import wait_for_schema
 from core.store.terms import Terms
 from core.tasks import Tasks
@@ -254,24 +249,13 @@ def _cluster(base: _Base) -> Cluster:
     return Cluster(base.rand.uuid(), settings.shard_count, BucketScale(settings.bucket_width_ms))
 
 
-def _admin_service(base: _Base, parts: _Parts) -> admin_service_pb2_grpc.AdminServiceServicer:
-    cluster, database, clock = _cluster(base), base.housekeeping, base.clock
-    moves, rules = Moves(database, clock), PlacementRules(database, clock)
-    shards = ShardReads(cluster, database, clock, moves, rules)
-    replica = Replica(base.replica_id, cluster, base.tzdata_version, parts.missed)
-    whole = ClusterReads(replica, parts.coord, database, clock, parts.leader.seat, shards)
-    return admin.admin_servicer(
-        parts.calls,
-        whole.handlers(),
-        shards.handlers(),
-        MoveReads(moves).handlers(),
-        PlacementRuleChanges(parts.calls, rules, parts.coord, cluster).handlers(),
-    )
-
-
 def _server(base: _Base, parts: _Parts) -> ApiServer:
     seat = parts.leader.seat
-    admin_service = _admin_service(base, parts)
+    replica = Replica(base.replica_id, _cluster(base), base.tzdata_version, parts.missed)
+    ground = admin.Ground(
+        base.housekeeping, base.clock, base.rand, parts.coord, parts.leader.seat, base.settings.controlplane
+    )
+    admin_service = admin.build(parts.calls, replica, ground)
 
     def register(server: grpc.aio.Server) -> None:
         parts.services.register(server)

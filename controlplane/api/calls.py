@@ -34,6 +34,8 @@ Answer = TypeVar("Answer")
 # Until callers prove who they are, the record says so.
 _UNKNOWN_ACTOR = "unauthenticated"
 _TRACE_HEADER = "traceparent"
+# Set by a replica that passes a call on to the leader.
+FORWARDED_HEADER = "tidewheel-forwarded"
 
 
 class Change(Protocol):
@@ -52,10 +54,14 @@ class ClusterChange(Change, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a call came from: `trace` is the traceparent that what it makes is linked to."""
+    """Where a call came from: `trace` is the traceparent that what it makes is linked to.
+
+    `forwarded`: by another replica, which took this one for the leader.
+    """
 
     method: str
     trace: str
+    forwarded: bool = False
 
 
 class Gate:
@@ -91,12 +97,16 @@ class Calls:
     ) -> Answer:
         """What `handle` answers; `method` is the full name, "/package.Service/Method"."""
         began_us, began_s = self._clock.now_us(), self._clock.monotonic_s()
-        parent = _parent(list(context.invocation_metadata() or ()))
+        metadata = list(context.invocation_metadata() or ())
+        parent = _parent(metadata)
         here = self._here(parent)
         code = grpc.StatusCode.OK
         self._under_way += 1
         try:
-            return await self._attempt(method, request, parent, here, handle)
+            # Without an exporter our own span would be a link to nothing: the caller's is the one to keep.
+            kept = here if self._tracing.enabled or parent is None else parent
+            forwarded = any(key == FORWARDED_HEADER for key, _ in metadata)
+            return await self._attempt(request, Origin(method, kept.traceparent, forwarded), handle)
         except TidewheelError as error:
             refusal = refusal_of(error) or self._defect(method, error)
             code = refusal.code
@@ -117,21 +127,14 @@ class Calls:
                 self._tracing.record_call(here, parent, name, began_us, self._clock.now_us(), code.name, flawed)
 
     async def _attempt(
-        self,
-        method: str,
-        request: Request,
-        parent: TraceContext | None,
-        here: TraceContext,
-        handle: Callable[[Request, Origin], Awaitable[Answer]],
+        self, request: Request, origin: Origin, handle: Callable[[Request, Origin], Awaitable[Answer]]
     ) -> Answer:
         if self._under_way > self._limit:
             raise Overloaded(f"{self._limit} calls are under way at this replica already")
         if self._gate.closed_because:
             raise Unavailable(self._gate.closed_because)
         fields.refuse_unknown(request)
-        # Without an exporter our own span would be a link to nothing: the caller's is the one to keep.
-        kept = here if self._tracing.enabled or parent is None else parent
-        return await handle(request, Origin(method, kept.traceparent))
+        return await handle(request, origin)
 
     def mutation(self, origin: Origin, request: Change, faults: Violations, *, namespace: str, note: str) -> Call:
         """The record of a call that is to change something in `namespace`, "" being the default one.

@@ -11,9 +11,9 @@ from tidewheel.v1 import admin_service_pb2
 
 from controlplane.api.calls import Origin
 from controlplane.api.decode_schedule import timestamp
+from controlplane.api.leader_view import LeaderView
 from controlplane.api.servicers import Handlers
 from controlplane.api.shard_reads import ShardReads
-from controlplane.leader import Seat
 from controlplane.missed_fires import MissedFires
 from controlplane.planner import newest_terms
 from core.clock import DatabaseClock
@@ -49,15 +49,15 @@ class ClusterReads:
         coord: LeaderCoord,
         database: Database,
         clock: DatabaseClock,
-        seat: Seat,
         shards: ShardReads,
+        view: LeaderView,
     ) -> None:
         self._replica = replica
         self._coord = coord
         self._database = database
         self._clock = clock
-        self._seat = seat
         self._shards = shards
+        self._view = view
 
     def handlers(self) -> Handlers:
         """The methods of AdminService that are answered here."""
@@ -66,6 +66,9 @@ class ClusterReads:
     async def list_dispatchers(
         self, request: admin_service_pb2.ListDispatchersRequest, origin: Origin
     ) -> admin_service_pb2.ListDispatchersResponse:
+        told: admin_service_pb2.ListDispatchersResponse | None = await self._view.answer(request, origin)
+        if told is not None:
+            return told
         members = self._coord.members()
         held = _holdings(newest_terms(await self._shards.newest()))
         return admin_service_pb2.ListDispatchersResponse(
@@ -100,19 +103,23 @@ class ClusterReads:
         )
 
     def _dispatcher(self, dispatcher_id: str, member: Member | None, shards: int) -> admin_service_pb2.Dispatcher:
-        load = None if self._seat.membership is None else self._seat.membership.load_of(dispatcher_id)
-        message = admin_service_pb2.Dispatcher(
-            dispatcher_id=dispatcher_id,
-            shards=shards,
-            fires_per_second=load.fires_per_second if load else 0.0,
-            open_runs=load.open_runs if load else 0,
-            waiting_runs=load.waiting_runs if load else 0,
-            alive=member is not None,
-        )
+        message = admin_service_pb2.Dispatcher(dispatcher_id=dispatcher_id, shards=shards, alive=member is not None)
         if member is not None:
             message.address, message.metrics_address = member.address, member.metrics_address
             message.start_time.CopyFrom(timestamp(member.started_us))
+            message.weight, message.zone = member.weight_milli / 1_000, member.zone
+        picture = self._view.picture
+        if picture is not None:
+            message.draining = dispatcher_id in picture.leaving
+            message.cpu = picture.loads.cpus.get(dispatcher_id, 0.0)
+        self._add_report(message)
         return message
+
+    def _add_report(self, message: admin_service_pb2.Dispatcher) -> None:
+        load = self._view.reported(message.dispatcher_id)
+        if load is not None:
+            message.fires_per_second = load.fires_per_second
+            message.open_runs, message.waiting_runs = load.open_runs, load.waiting_runs
 
     def _problems(self, unowned: int, marks: Mapping[int, Marks]) -> Iterable[str]:
         if not self._coord.reachable:

@@ -29,14 +29,11 @@ class MoveReads:
     async def list_moves(
         self, request: admin_service_pb2.ListMovesRequest, origin: Origin
     ) -> admin_service_pb2.ListMovesResponse:
-        """Newest first; the open ones by shard, on one page."""
-        listing = (origin.method, request.open_only)
+        """Newest first."""
+        shard = request.shard if request.HasField("shard") else None
+        listing = (origin.method, shard, request.open_only)
         size, after = page_tokens.page(request, listing, Violations(), (int, str), page_tokens.instant_and_id)
-        if request.open_only:
-            return admin_service_pb2.ListMovesResponse(
-                moves=[encode_move(each) for each in await self._moves.open_moves()]
-            )
-        page = await self._moves.page(after=after, size=size)
+        page = await self._moves.page(after=after, size=size, shard=shard, open_only=request.open_only)
         token = ""
         if page.more_after is not None:
             requested_us, move_id = page.more_after

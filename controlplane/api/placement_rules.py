@@ -7,12 +7,9 @@ from tidewheel.v1 import admin_service_pb2
 from controlplane.api.calls import Calls, Origin
 from controlplane.api.placement_views import encode_rule
 from controlplane.api.servicers import Handlers
-from controlplane.api.shard_reads import check_shard
 from controlplane.api.violations import Violations
-from core.coord.ports import CoordView
-from core.errors import Invalid, NotFound
-from core.states import PlacementRuleKind
-from core.store.cluster import Cluster
+from controlplane.placement_requests import PlacementRequests
+from core.errors import Invalid
 from core.store.placement_rules import PlacementRule, PlacementRules
 
 _MOST_ID_CHARS = 128
@@ -21,11 +18,10 @@ _MOST_ID_CHARS = 128
 class PlacementRuleChanges:
     """Adds and lifts rules; the leader reads them at its next look."""
 
-    def __init__(self, calls: Calls, rules: PlacementRules, coord: CoordView, cluster: Cluster) -> None:
+    def __init__(self, calls: Calls, requests: PlacementRequests, rules: PlacementRules) -> None:
         self._calls = calls
+        self._requests = requests
         self._rules = rules
-        self._coord = coord
-        self._cluster = cluster
 
     def handlers(self) -> Handlers:
         """The methods of AdminService that are answered here."""
@@ -40,15 +36,12 @@ class PlacementRuleChanges:
     async def drain(
         self, request: admin_service_pb2.DrainDispatcherRequest, origin: Origin
     ) -> admin_service_pb2.PlacementRule:
-        """Let a dispatcher that is alive be emptied."""
+        """Let a dispatcher be emptied."""
         faults = Violations()
         with faults.noted():
-            _check_dispatcher(request.dispatcher_id)
+            check_dispatcher(request.dispatcher_id)
         call = self._calls.cluster_mutation(origin, request, faults)
-        if request.dispatcher_id not in self._coord.members():
-            raise NotFound("dispatcher", request.dispatcher_id)
-        kind, subject = PlacementRuleKind.DRAIN_DISPATCHER, request.dispatcher_id
-        return _read(await self._rules.add(call, kind, subject, render=_rendered))
+        return _read(await self._requests.drain(call, request.dispatcher_id, render=_rendered))
 
     async def undrain(
         self, request: admin_service_pb2.UndrainDispatcherRequest, origin: Origin
@@ -56,28 +49,23 @@ class PlacementRuleChanges:
         """Lift a drain, also of a dispatcher that is gone."""
         faults = Violations()
         with faults.noted():
-            _check_dispatcher(request.dispatcher_id)
+            check_dispatcher(request.dispatcher_id)
         call = self._calls.cluster_mutation(origin, request, faults)
-        kind, subject = PlacementRuleKind.DRAIN_DISPATCHER, request.dispatcher_id
-        return _read(await self._rules.lift(call, kind, subject, render=_rendered))
+        return _read(await self._requests.undrain(call, request.dispatcher_id, render=_rendered))
 
     async def freeze(
         self, request: admin_service_pb2.FreezeShardsRequest, origin: Origin
     ) -> admin_service_pb2.PlacementRule:
         """Forbid planned moves of one shard, or of all."""
-        faults = Violations()
-        kind, subject = self._frozen(request, faults)
-        call = self._calls.cluster_mutation(origin, request, faults)
-        return _read(await self._rules.add(call, kind, subject, render=_rendered))
+        call = self._calls.cluster_mutation(origin, request, Violations())
+        return _read(await self._requests.freeze(call, _one_or_all(request), render=_rendered))
 
     async def unfreeze(
         self, request: admin_service_pb2.UnfreezeShardsRequest, origin: Origin
     ) -> admin_service_pb2.PlacementRule:
         """Lift the freeze of one shard, or that of all."""
-        faults = Violations()
-        kind, subject = self._frozen(request, faults)
-        call = self._calls.cluster_mutation(origin, request, faults)
-        return _read(await self._rules.lift(call, kind, subject, render=_rendered))
+        call = self._calls.cluster_mutation(origin, request, Violations())
+        return _read(await self._requests.unfreeze(call, _one_or_all(request), render=_rendered))
 
     async def list_rules(
         self, request: admin_service_pb2.ListPlacementRulesRequest, origin: Origin
@@ -86,21 +74,16 @@ class PlacementRuleChanges:
         standing = await self._rules.standing()
         return admin_service_pb2.ListPlacementRulesResponse(rules=[encode_rule(rule) for rule in standing])
 
-    def _frozen(
-        self,
-        request: admin_service_pb2.FreezeShardsRequest | admin_service_pb2.UnfreezeShardsRequest,
-        faults: Violations,
-    ) -> tuple[PlacementRuleKind, str]:
-        if not request.HasField("shard"):
-            return PlacementRuleKind.FREEZE_ALL, ""
-        with faults.noted():
-            check_shard(request.shard, self._cluster)
-        return PlacementRuleKind.FREEZE_SHARD, str(request.shard)
 
-
-def _check_dispatcher(dispatcher_id: str) -> None:
+def check_dispatcher(dispatcher_id: str) -> str:
+    """The id of a dispatcher as it is. Raises Invalid."""
     if not 1 <= len(dispatcher_id) <= _MOST_ID_CHARS or not dispatcher_id.isprintable():
         raise Invalid("dispatcher_id", f"must be 1 to {_MOST_ID_CHARS} printable characters")
+    return dispatcher_id
+
+
+def _one_or_all(request: admin_service_pb2.FreezeShardsRequest | admin_service_pb2.UnfreezeShardsRequest) -> int | None:
+    return request.shard if request.HasField("shard") else None
 
 
 def _rendered(rule: PlacementRule) -> bytes:

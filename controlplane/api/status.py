@@ -68,8 +68,18 @@ class Refusal:
     details: bytes
 
 
+class RefusedByLeader(TidewheelError):
+    """The leader refused a call that was forwarded to it: the caller gets its words."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
 def refusal_of(error: TidewheelError) -> Refusal | None:
     """What a caller is told of `error`; None when it is not the caller's business what broke."""
+    if isinstance(error, RefusedByLeader):
+        return error.refusal
     for kind, code, reason in _TABLE:
         if isinstance(error, kind):
             return _refusal(code, _cut(str(error), _MESSAGE_CHARS), _details(error, reason))

@@ -41,6 +41,11 @@ _BY_IDS = statement(
     WHERE j.namespace = CAST(:namespace AS TEXT) AND j.job_id = ANY(CAST(:job_ids AS UUID[]))
     """,
 )
+_NAMES = statement(
+    "name_jobs_by_ids",
+    Kind.READ,
+    "SELECT j.job_id, j.namespace, j.name FROM jobs j WHERE j.job_id = ANY(CAST(:job_ids AS UUID[]))",
+)
 _LIST = statement(
     "list_job_names",
     Kind.READ,
@@ -108,6 +113,11 @@ class Jobs:
         """The job of that id, deleted or not. Raises NotFound."""
         rows = await self._database.run(_BY_IDS, {"namespace": namespace, "job_ids": [job_id]})
         return _only(rows, str(job_id))
+
+    async def names(self, job_ids: Sequence[UUID]) -> dict[UUID, tuple[str, str]]:
+        """Namespace and name of each job that there is or was, of whatever namespace: for operators of the cluster."""
+        rows = await self._database.run(_NAMES, {"job_ids": list(job_ids)})
+        return {row.job_id: (row.namespace, row.name) for row in rows}
 
     async def page(self, namespace: str, *, prefix: str, after: str, size: int) -> JobPage:
         """At most `size` live jobs whose names begin with `prefix` and lie after `after`; fewer if they are large."""

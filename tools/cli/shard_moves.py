@@ -56,6 +56,7 @@ async def move(
 
 async def list_moves(
     call: Call,
+    shard: Annotated[int | None, typer.Option(min=0, help="Only of this shard.")] = None,
     open_only: Annotated[bool, typer.Option("--open", help="Only those that have not ended.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="At most so many; 0 shows all.")] = 100,
 ) -> None:
@@ -64,7 +65,7 @@ async def list_moves(
 
     from tools.cli import api
 
-    request = admin_service_pb2.ListMovesRequest(open_only=open_only)
+    request = admin_service_pb2.ListMovesRequest(shard=shard, open_only=open_only)
     _show(call, await api.all_pages(call.api.admin, "ListMoves", request, "moves", limit), "no moves")
 
 
@@ -107,6 +108,8 @@ async def plan(call: Call) -> None:
     ]
     moves = [(one.shard, f"{one.load:.1f}", one.from_dispatcher_id, one.to_dispatcher_id) for one in answer.moves]
     call.printer.table(columns, moves, empty="nothing to move")
+    for line in answer.held_back:
+        call.printer.line(line)
 
 
 async def rebalance(

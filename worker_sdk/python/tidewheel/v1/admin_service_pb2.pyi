@@ -214,14 +214,16 @@ class GetMoveRequest(_message.Message):
     def __init__(self, move_id: _Optional[str] = ...) -> None: ...
 
 class ListMovesRequest(_message.Message):
-    __slots__ = ("open_only", "page_size", "page_token")
+    __slots__ = ("shard", "open_only", "page_size", "page_token")
+    SHARD_FIELD_NUMBER: _ClassVar[int]
     OPEN_ONLY_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    shard: int
     open_only: bool
     page_size: int
     page_token: str
-    def __init__(self, open_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, shard: _Optional[int] = ..., open_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListMovesResponse(_message.Message):
     __slots__ = ("moves", "next_page_token")
@@ -236,14 +238,16 @@ class PlanRebalanceRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PlanRebalanceResponse(_message.Message):
-    __slots__ = ("moves", "dispatchers", "loads_known")
+    __slots__ = ("moves", "dispatchers", "loads_known", "held_back")
     MOVES_FIELD_NUMBER: _ClassVar[int]
     DISPATCHERS_FIELD_NUMBER: _ClassVar[int]
     LOADS_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    HELD_BACK_FIELD_NUMBER: _ClassVar[int]
     moves: _containers.RepeatedCompositeFieldContainer[PlannedMove]
     dispatchers: _containers.RepeatedCompositeFieldContainer[ExpectedLoad]
     loads_known: bool
-    def __init__(self, moves: _Optional[_Iterable[_Union[PlannedMove, _Mapping]]] = ..., dispatchers: _Optional[_Iterable[_Union[ExpectedLoad, _Mapping]]] = ..., loads_known: bool = ...) -> None: ...
+    held_back: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, moves: _Optional[_Iterable[_Union[PlannedMove, _Mapping]]] = ..., dispatchers: _Optional[_Iterable[_Union[ExpectedLoad, _Mapping]]] = ..., loads_known: bool = ..., held_back: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PlannedMove(_message.Message):
     __slots__ = ("shard", "from_dispatcher_id", "to_dispatcher_id", "load")

@@ -171,7 +171,7 @@ class AdminServiceServicer(object):
 
     def DrainDispatcher(self, request, context):
         """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
-        ALREADY_EXISTS: it is drained already; the message says since when, by whom and why.
+        A drain that stands already stays as it is, and is the answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,7 +186,7 @@ class AdminServiceServicer(object):
 
     def FreezeShards(self, request, context):
         """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on.
-        ALREADY_EXISTS when it stands already.
+        NOT_FOUND: no such shard. A freeze that stands already stays as it is, and is the answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

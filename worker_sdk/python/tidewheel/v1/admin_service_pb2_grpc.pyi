@@ -56,13 +56,13 @@ class AdminServiceStub:
     """Asks for the moves of such a round now, whether or not the leader does them by itself."""
     DrainDispatcher: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DrainDispatcherRequest, _admin_service_pb2.PlacementRule]
     """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
-    ALREADY_EXISTS: it is drained already; the message says since when, by whom and why.
+    A drain that stands already stays as it is, and is the answer.
     """
     UndrainDispatcher: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UndrainDispatcherRequest, _admin_service_pb2.PlacementRule]
     """Lifts a drain. NOT_FOUND when there is none."""
     FreezeShards: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FreezeShardsRequest, _admin_service_pb2.PlacementRule]
     """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on.
-    ALREADY_EXISTS when it stands already.
+    NOT_FOUND: no such shard. A freeze that stands already stays as it is, and is the answer.
     """
     UnfreezeShards: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnfreezeShardsRequest, _admin_service_pb2.PlacementRule]
     """Lifts a freeze. NOT_FOUND when there is none."""
@@ -97,13 +97,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Asks for the moves of such a round now, whether or not the leader does them by itself."""
     DrainDispatcher: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DrainDispatcherRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
     """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
-    ALREADY_EXISTS: it is drained already; the message says since when, by whom and why.
+    A drain that stands already stays as it is, and is the answer.
     """
     UndrainDispatcher: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UndrainDispatcherRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
     """Lifts a drain. NOT_FOUND when there is none."""
     FreezeShards: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FreezeShardsRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
     """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on.
-    ALREADY_EXISTS when it stands already.
+    NOT_FOUND: no such shard. A freeze that stands already stays as it is, and is the answer.
     """
     UnfreezeShards: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnfreezeShardsRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
     """Lifts a freeze. NOT_FOUND when there is none."""
@@ -189,7 +189,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
         """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
-        ALREADY_EXISTS: it is drained already; the message says since when, by whom and why.
+        A drain that stands already stays as it is, and is the answer.
         """
 
     @_abc_1.abstractmethod
@@ -207,7 +207,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
         """No planned move of the shard, or of any shard; takeovers from dead dispatchers go on.
-        ALREADY_EXISTS when it stands already.
+        NOT_FOUND: no such shard. A freeze that stands already stays as it is, and is the answer.
         """
 
     @_abc_1.abstractmethod
