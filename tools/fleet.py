@@ -21,6 +21,7 @@ from tools.servers.process import Child, ServerFailed, last_lines, start_child
 STOP_WITHIN_S = 12.0
 READY_WITHIN_S = 60.0
 POLL_S = 0.1
+COMMAND = "tools.cli.main"
 
 
 @dataclass(slots=True)
@@ -56,15 +57,19 @@ class Fleet:
     def log_dir(self) -> Path:
         return self._log_dir
 
-    def start_control_plane(self, name: str = "controlplane", *, port: int = 0) -> Member:
-        """Start one without waiting for it."""
+    def start_control_plane(
+        self, name: str = "controlplane", *, port: int = 0, environ: Mapping[str, str] | None = None
+    ) -> Member:
+        """Start one without waiting for it. `environ` is for it alone."""
         address = f"127.0.0.1:{port or free_port()}"
-        return self._start(name, "control plane", ["controlplane", "--listen", address], address)
+        return self._start(name, "control plane", ["controlplane", "--listen", address], address, environ)
 
-    def start_dispatcher(self, name: str = "dispatcher") -> Member:
-        """Start one without waiting for it."""
+    def start_dispatcher(
+        self, name: str = "dispatcher", environ: Mapping[str, str] | None = None, module: str = COMMAND
+    ) -> Member:
+        """Start one without waiting for it. `environ` is for it alone; `module` stands in for the command's."""
         address = f"127.0.0.1:{free_port()}"
-        return self._start(name, "dispatcher", ["dispatcher", "--listen", address], address)
+        return self._start(name, "dispatcher", ["dispatcher", "--listen", address], address, environ, module)
 
     def start_worker(self, name: str = "worker") -> Member:
         """Start a worker for shell commands, which are switched on for it. The control planes come first."""
@@ -99,11 +104,18 @@ class Fleet:
     def _of(self, role: str) -> list[Member]:
         return [member for member in self.members if member.role == role]
 
-    def _start(self, name: str, role: str, arguments: list[str], address: str = "") -> Member:
-        command = [sys.executable, "-m", "tools.cli.main", *arguments]
-        child = start_child(
-            name, command, log=self._log_dir / f"{name}.log", env=self._environment(role), death_signal=signal.SIGKILL
-        )
+    def _start(
+        self,
+        name: str,
+        role: str,
+        arguments: list[str],
+        address: str = "",
+        environ: Mapping[str, str] | None = None,
+        module: str = COMMAND,
+    ) -> Member:
+        command = [sys.executable, "-m", module, *arguments]
+        env = {**self._environment(role), **(environ or {})}
+        child = start_child(name, command, log=self._log_dir / f"{name}.log", env=env, death_signal=signal.SIGKILL)
         member = Member(name, role, child, address)
         self.members.append(member)
         return member

@@ -125,6 +125,10 @@ class ScriptedWorker:
         self._reading.set()
 
     @property
+    def worker_id(self) -> str:
+        return self._hello.worker_id
+
+    @property
     def welcome(self) -> pb.Welcome:
         return self.first.welcome
 

@@ -1,0 +1,249 @@
+"""Defects for the test of the checker: each is planted into the running code, and a history must show it.
+
+plant("no_term_check", Planter())           # in a process of its own: tests/support/planted_process.py
+plant("no_term_check", Planter(monkeypatch.setattr))
+
+The product has no switch for any of them: they replace a piece of a statement's text, or a function.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import text
+
+import core.store
+from core.store.statement import Statement
+
+Setter = Callable[[Any, str, Any], None]
+
+
+class Planter:
+    """Replaces what it is told to, by `put` (setattr; a test gives one that puts everything back)."""
+
+    def __init__(self, put: Setter = setattr) -> None:
+        self.put = put
+
+    def sql(self, module_name: str, name: str, old: str, new: str) -> None:
+        """In one statement, a piece of its text by another."""
+        module = importlib.import_module(module_name)
+        found: Statement = getattr(module, name)
+        assert old in found.sql, f"{module_name}.{name} has no {old!r} any more"
+        changed = found.sql.replace(old, new)
+        self.put(module, name, replace(found, sql=changed, clause=text(changed)))
+
+    def every_sql(self, old: str, new: str) -> None:
+        """In each statement of the store that has it, a piece of its text by another."""
+        count = 0
+        for info in pkgutil.iter_modules(core.store.__path__):
+            module = importlib.import_module(f"core.store.{info.name}")
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Statement) and old in value.sql:
+                    self.sql(module.__name__, name, old, new)
+                    count += 1
+        assert count, f"no statement has {old!r} any more"
+
+
+def _no_term_check(planter: Planter) -> None:
+    """The fence takes any term row, whatever its owner and its state."""
+    planter.every_sql("WHERE t.owner = CAST(:owner AS TEXT) AND t.state = 1", "WHERE CAST(:owner AS TEXT) <> ''")
+
+
+def _end_included(planter: Planter) -> None:
+    """`>=` for `>`: a term's end counts as its own, in statements and in memory."""
+    from dispatcher.holdings import HeldTerm
+
+    planter.every_sql("i.bucket < held.to_bucket", "i.bucket <= held.to_bucket")
+    planter.put(HeldTerm, "covers", lambda self, bucket: self.from_bucket <= bucket <= self.to_bucket)
+
+
+def _floor_one_too_far(planter: Planter) -> None:
+    """The boundary is off by one: the floor passes the bucket that has not ended."""
+    from core.store.marks import MarkKeeper
+
+    original = MarkKeeper.raise_floors
+
+    async def raise_floors(self: MarkKeeper, raises: Any) -> Any:
+        return await original(self, [replace(each, new=each.new + 1) for each in raises])
+
+    planter.put(MarkKeeper, "raise_floors", raise_floors)
+
+
+def _landing_unlocked(planter: Planter) -> None:
+    """The watermark passes an insert that is in flight: who lands does not hold the floor."""
+    planter.every_sql("FOR SHARE OF l", "")
+
+
+def _watermark_unseen(planter: Planter) -> None:
+    """The watermark follows the floor without a look at what is left below it."""
+    from core.store.discovery import Discovery
+
+    async def lowest(self: Discovery, ranges: Any) -> dict[int, int]:
+        return {}
+
+    planter.put(Discovery, "lowest", lowest)
+
+
+def _requeue_on_broken_stream(planter: Planter) -> None:
+    """What a worker holds is given to another as soon as its stream breaks."""
+    from dispatcher.worker_link import WorkerLink
+
+    original = WorkerLink._let_go
+
+    def let_go(self: Any, session: Any) -> None:
+        for live in self._memory.attempts:
+            if live.holder is session:
+                live.lease_until_us = 0
+                self._memory.attempts.check_again(live, 0)
+        original(self, session)
+
+    planter.put(WorkerLink, "_let_go", let_go)
+
+
+def _acknowledged_before_commit(planter: Planter) -> None:
+    """A worker is told that its result is durable before it is."""
+    from tidewheel.v1 import worker_service_pb2 as pb
+
+    from dispatcher.completion import CompletionLoop
+
+    original = CompletionLoop._record
+
+    async def record(self: Any, batch: Any) -> None:
+        self._answer([(each, pb.VERDICT_ACCEPTED, "") for each in batch])
+        for each in batch:
+            each.session = None
+        await original(self, batch)
+
+    planter.put(CompletionLoop, "_record", record)
+
+
+def _named_like_its_host(planter: Planter) -> None:
+    """A dispatcher that starts again has the name that it had before, and goes on under its terms."""
+    from uuid import UUID
+
+    from core.rand import SystemRand
+
+    original, drawn = SystemRand.uuid, []
+
+    def uuid(self: SystemRand) -> UUID:
+        drawn.append(1)
+        return UUID(int=0xFACE << 112) if len(drawn) == 1 else original(self)
+
+    planter.put(SystemRand, "uuid", uuid)
+
+
+def _claim_names_nothing(planter: Planter) -> None:
+    """A claim that names no term to replace opens one all the same where a term stands."""
+    nobody = "NOT EXISTS (SELECT 1 FROM shard_terms e WHERE e.shard = i.shard)"
+    planter.sql("core.store.terms", "_OPEN", nobody, "i.shard >= 0")
+
+
+def _claim_names_no_range(planter: Planter) -> None:
+    """A claim replaces the term it names, whatever range that has by now."""
+    named = "AND t.from_bucket = i.from_bucket AND t.to_bucket = i.to_bucket"
+    planter.sql("core.store.terms", "_CLOSE", named, "")
+
+
+def _reaped_by_anyone(planter: Planter) -> None:
+    """Whoever remembers an attempt ends it, whether or not the run is at home there."""
+    for name in ("_END", "_END_AND_RETRY"):
+        planter.sql("core.store.completion", name, "AND r.home_term = i.term", "")
+        planter.sql(
+            "core.store.completion",
+            name,
+            "AND (i.lease_until_us = 0 OR r.lease_until_us = i.lease_until_us)",
+            "",
+        )
+
+
+def _retry_lands_twice(planter: Planter) -> None:
+    """A retry gets two due rows."""
+    where = ("core.store.completion", "_END_AND_RETRY")
+    planter.sql(*where, "i.retry_at_us, i.run_id, 2", "i.retry_at_us + g.n, i.run_id, 2")
+    planter.sql(
+        *where, "lands\n      WHERE i.state = 1", "lands CROSS JOIN generate_series(0, 1) AS g(n)\n WHERE i.state = 1"
+    )
+
+
+def _retry_lands_anywhere(planter: Planter) -> None:
+    """A retry lands in the bucket of its time, wherever the floor stands."""
+    planter.sql("core.store.completion", "_END_AND_RETRY", "GREATEST(i.retry_bucket, lands.floor)", "i.retry_bucket")
+
+
+def _completed_without_token(planter: Planter) -> None:
+    """A result is taken from whoever names the run."""
+    from dispatcher.attempts import LiveAttempt
+
+    planter.every_sql("AND (i.token_hash IS NULL OR r.token_hash = i.token_hash)", "")
+    planter.put(LiveAttempt, "proves", lambda self, token: True)
+
+
+def _finished_before_its_turn(planter: Planter) -> None:
+    """The new owner finishes buckets of the one before, who has not closed yet."""
+    for name in ("_RAISE_FLOORS", "_RAISE_WATERMARKS"):
+        planter.sql("core.store.marks", name, "i.old >= fence.from_bucket AND", "")
+
+
+def _edit_overlooked(planter: Planter) -> None:
+    """Firing does not look whether the job was changed."""
+    for name in ("FIRE_MOVING", "FIRE_ENDING"):
+        planter.sql("core.store.firing", name, "AND j.version = i.expect_version", "")
+
+
+def _early(planter: Planter) -> None:
+    """A dispatcher's clock runs ahead of the database's."""
+    from core.clock import DatabaseClock
+
+    original = DatabaseClock.now_us
+    planter.put(DatabaseClock, "now_us", lambda self: original(self) + 300_000)
+
+
+def _ended_runs_end_again(planter: Planter) -> None:
+    """A second word about an attempt overwrites the first."""
+    for name in ("_END", "_END_AND_RETRY"):
+        planter.sql("core.store.completion", name, "r.state = 2 AND", "")
+
+
+def _leased_over(planter: Planter) -> None:
+    """A run that is leased is leased anew."""
+    planter.sql(
+        "core.store.leases",
+        "_LEASE",
+        "r.state = 2 AND r.attempt = i.attempt AND r.token_hash = i.token_hash",
+        "r.state = 2",
+    )
+
+
+DEFECTS: dict[str, Callable[[Planter], None]] = {
+    function.__name__.removeprefix("_"): function
+    for function in (
+        _no_term_check,
+        _end_included,
+        _floor_one_too_far,
+        _landing_unlocked,
+        _watermark_unseen,
+        _requeue_on_broken_stream,
+        _acknowledged_before_commit,
+        _named_like_its_host,
+        _claim_names_nothing,
+        _claim_names_no_range,
+        _reaped_by_anyone,
+        _retry_lands_twice,
+        _retry_lands_anywhere,
+        _completed_without_token,
+        _finished_before_its_turn,
+        _edit_overlooked,
+        _early,
+        _ended_runs_end_again,
+        _leased_over,
+    )
+}
+
+
+def plant(name: str, planter: Planter) -> None:
+    """Plant one defect; an unknown name is a KeyError."""
+    DEFECTS[name](planter)
