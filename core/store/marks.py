@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from core.buckets import NO_END
 from core.fence import FenceView
 from core.store.database import Database
 from core.store.fencing import FENCE, fence_params, fence_views
@@ -53,8 +54,12 @@ def _raising(name: str, mark: str, condition: str, joined: str = "") -> Statemen
     )
 
 
-_IN_RANGE = "AND i.old >= fence.from_bucket AND i.new <= fence.to_bucket"
-
+# Whether another range of the shard is open. (Counted: a NOT EXISTS is joined, and may read the terms of all shards.)
+_NO_OTHER = """AND (SELECT count(*) FROM shard_terms p
+                 WHERE p.shard = fence.shard AND p.state = 1 AND p.term <> fence.term{condition}) = 0"""
+# While the range that ends where this one begins is open, its owner alone moves the marks (rule of ownership 3).
+_IN_RANGE = f"""AND i.old >= fence.from_bucket AND i.new <= fence.to_bucket
+            {_NO_OTHER.format(condition=" AND p.to_bucket = fence.from_bucket")}"""
 _RAISE_FLOORS = _raising("raise_floors", "shard_floors.floor", _IN_RANGE)
 # Never past the floor. The floor only grows, so that an older snapshot of it is safe.
 _RAISE_WATERMARKS = _raising(
@@ -63,7 +68,12 @@ _RAISE_WATERMARKS = _raising(
     _IN_RANGE,
     "JOIN shard_floors l ON l.shard = i.shard AND i.new <= l.floor",
 )
-_RAISE_OPEN_FROM = _raising("raise_open_from_marks", "shard_marks.open_from_us", "")
+# It says that one memory holds every open run above it: not while a shard is in two hands.
+_RAISE_OPEN_FROM = _raising(
+    "raise_open_from_marks",
+    "shard_marks.open_from_us",
+    f"AND fence.to_bucket = {NO_END} {_NO_OTHER.format(condition='')}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +98,14 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The fences seen, and the shards whose mark moved."""
+    """The fences seen, and the terms, as (shard, term), under which a mark moved."""
 
     fences: dict[tuple[int, int], FenceView]
-    shards: frozenset[int]
+    keys: frozenset[tuple[int, int]]
+
+    @property
+    def shards(self) -> frozenset[int]:
+        return frozenset(shard for shard, _ in self.keys)
 
 
 class MarkKeeper:
@@ -127,4 +141,4 @@ class MarkKeeper:
             "news": [r.new for r in ordered],
         }
         rows = await self._database.run(what, params, repeat_unknown=True)
-        return Raised(fence_views(rows), frozenset(r.moved for r in rows if r.moved is not None))
+        return Raised(fence_views(rows), frozenset((r.shard, r.term) for r in rows if r.moved is not None))

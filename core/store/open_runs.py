@@ -58,6 +58,8 @@ _LIST_STANDING = statement(
 _ADOPT = statement(
     "adopt_open_runs",
     Kind.ACT,
+    # Never from the range that goes on where this one ends: an owner that has not heard of a split would take the runs
+    # of its successor.
     f"""
     WITH {FENCE}, item AS (
       SELECT i.ord, i.shard, i.term, i.run_id, i.old_home_term
@@ -73,6 +75,8 @@ _ADOPT = statement(
       FROM item i
       {HELD}
       WHERE r.run_id = i.run_id AND r.home_term IN (i.old_home_term, i.term) AND r.state IN (1, 2)
+        AND (SELECT count(*) FROM shard_terms h
+             WHERE h.shard = i.shard AND h.term = r.home_term AND h.state = 1 AND h.from_bucket = held.to_bucket) = 0
       RETURNING i.ord, i.shard AS fence_shard, i.term AS fence_term, {_OPEN_COLUMNS}
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, a.run_id, a.job_id, a.job_version, a.scheduled_for_us,

@@ -384,6 +384,12 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
         "shard_moves_by_shard",
         "CREATE INDEX IF NOT EXISTS shard_moves_by_shard ON shard_moves (shard, requested_us, move_id)",
     ),
+    (
+        "shard_terms_by_state",
+        # The one or two open terms of a shard, however long its history is. A term changes its state once. (Partial, it
+        # would be so small that the planner reads it whole for every fence.)
+        "CREATE INDEX IF NOT EXISTS shard_terms_by_state ON shard_terms (shard, state, term)",
+    ),
 )
 
 _TUNING: Final[tuple[tuple[str, str, str], ...]] = (

@@ -1,7 +1,8 @@
 """`shard_terms` and its events: who may write for a shard, and over which buckets.
 
-A claim replaces exactly the row it names, by compare-and-set, and opens the next term; closing and opening are an
-UPDATE, then an INSERT, in one transaction (rules of ownership 16, 17, 19). Nothing here looks a term up by a bucket.
+A claim replaces exactly the row it names, by compare-and-set, and opens the next term; a split ends that row at a
+boundary and opens the next term from there. Closing and opening are an UPDATE, then an INSERT, in one transaction
+(rules of ownership 16, 17, 19). Nothing here looks a term up by a bucket. The statements stand in term_statements.py.
 """
 
 from __future__ import annotations
@@ -17,105 +18,17 @@ from core.buckets import NO_END
 from core.fence import TermRow
 from core.states import TermState
 from core.store.database import Database, Transaction
-from core.store.statement import Kind, statement
+from core.store.term_statements import (
+    CLOSE,
+    CLOSE_DRAINED,
+    LIST_BY_OP,
+    LIST_CLOSED_BY_OP,
+    LIST_HISTORY,
+    LIST_NEWEST,
+    OPEN,
+    SPLIT,
+)
 from core.store.transact import RestartTransaction
-
-_LIST_NEWEST = statement(
-    "list_newest_terms",
-    Kind.READ,
-    # A handful of newest rows a shard: at most two are ever open, and history below them is not walked.
-    """
-    SELECT t.shard, t.term, t.from_bucket, t.to_bucket, t.owner, t.state, t.opened_us, t.reason
-    FROM unnest(CAST(:shards AS BIGINT[])) AS s(shard)
-    CROSS JOIN LATERAL (
-      SELECT n.shard, n.term, n.from_bucket, n.to_bucket, n.owner, n.state, n.opened_us, n.reason
-      FROM shard_terms n WHERE n.shard = s.shard ORDER BY n.term DESC LIMIT 4
-    ) AS t
-    ORDER BY t.shard, t.term
-    """,
-)
-_LIST_HISTORY = statement(
-    "list_term_history",
-    Kind.READ,
-    """
-    SELECT shard, term, from_bucket, to_bucket, owner, state, opened_us, reason
-    FROM shard_terms WHERE shard = CAST(:shard AS BIGINT) ORDER BY term
-    """,
-)
-_LIST_BY_OP = statement(
-    "list_terms_by_op",
-    Kind.READ,
-    """
-    SELECT t.shard, t.term, t.from_bucket, t.to_bucket, t.owner, t.state, t.opened_us, t.reason
-    FROM unnest(CAST(:shards AS BIGINT[])) AS s(shard)
-    CROSS JOIN LATERAL (
-      SELECT n.shard, n.term, n.from_bucket, n.to_bucket, n.owner, n.state, n.opened_us, n.reason, n.op_id
-      FROM shard_terms n WHERE n.shard = s.shard ORDER BY n.term DESC LIMIT 4
-    ) AS t
-    WHERE t.op_id = CAST(:op_id AS UUID) AND t.state = 1
-    ORDER BY t.shard
-    """,
-)
-_CLOSE = statement(
-    "close_replaced_terms",
-    Kind.TERM,
-    # Waits for every fenced write in flight (they hold the row FOR SHARE). The new term begins where the watermark of
-    # this statement's snapshot stands; a later watermark would be safe too. A term whose range had not begun to empty
-    # is replaced whole.
-    """
-    WITH closed AS (
-      UPDATE shard_terms AS t
-      SET state = CASE WHEN m.watermark > t.from_bucket THEN 2 ELSE 3 END,
-          to_bucket = CASE WHEN m.watermark > t.from_bucket THEN m.watermark ELSE t.to_bucket END
-      FROM unnest(
-             CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:owners AS TEXT[]),
-             CAST(:from_buckets AS BIGINT[]), CAST(:to_buckets AS BIGINT[])
-           ) AS i(shard, term, owner, from_bucket, to_bucket)
-      JOIN shard_marks m ON m.shard = i.shard
-      WHERE t.shard = i.shard AND t.term = i.term AND t.owner = i.owner AND t.state = 1
-        AND t.from_bucket = i.from_bucket AND t.to_bucket = i.to_bucket
-        AND m.watermark < i.to_bucket
-      RETURNING t.shard, t.term, t.from_bucket, t.to_bucket, t.owner, t.state,
-                GREATEST(t.from_bucket, m.watermark) AS next_from, i.to_bucket AS next_to
-    ), recorded AS (
-      INSERT INTO shard_term_events
-        (shard, term, op_id, event, from_bucket, to_bucket, owner, reason, at_us, server_us)
-      SELECT c.shard, c.term, CAST(:op_id AS UUID), CASE WHEN c.state = 2 THEN 'close' ELSE 'void' END,
-             c.from_bucket, c.to_bucket, c.owner, CAST(:reason AS TEXT), CAST(:now_us AS BIGINT),
-             CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)
-      FROM closed c
-      ON CONFLICT (shard, term, op_id, event) DO NOTHING
-    )
-    SELECT c.shard, c.next_from, c.next_to FROM closed c ORDER BY c.shard
-    """,
-)
-_OPEN = statement(
-    "open_terms",
-    Kind.TERM,
-    """
-    WITH opened AS (
-      INSERT INTO shard_terms (shard, term, from_bucket, to_bucket, owner, op_id, state, opened_us, reason)
-      SELECT i.shard, COALESCE((SELECT max(t.term) FROM shard_terms t WHERE t.shard = i.shard), 0) + 1,
-             i.from_bucket, i.to_bucket, CAST(:owner AS TEXT), CAST(:op_id AS UUID), 1,
-             CAST(:now_us AS BIGINT), CAST(:reason AS TEXT)
-      FROM unnest(CAST(:shards AS BIGINT[]), CAST(:from_buckets AS BIGINT[]), CAST(:to_buckets AS BIGINT[]))
-           AS i(shard, from_bucket, to_bucket)
-      WHERE NOT CAST(:only_unclaimed AS BOOLEAN)
-         OR NOT EXISTS (SELECT 1 FROM shard_terms e WHERE e.shard = i.shard)
-      ON CONFLICT (shard, term) DO NOTHING
-      RETURNING shard, term, from_bucket, to_bucket, owner, state, opened_us, reason
-    ), recorded AS (
-      INSERT INTO shard_term_events
-        (shard, term, op_id, event, from_bucket, to_bucket, owner, reason, at_us, server_us)
-      SELECT o.shard, o.term, CAST(:op_id AS UUID), 'open', o.from_bucket, o.to_bucket, o.owner, o.reason,
-             o.opened_us, CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)
-      FROM opened o
-      ON CONFLICT (shard, term, op_id, event) DO NOTHING
-    )
-    SELECT o.shard, o.term, o.from_bucket, o.to_bucket, o.owner, o.state, o.opened_us, o.reason
-    FROM opened o ORDER BY o.shard
-    """,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +39,40 @@ class Claim:
     replaces: TermRow | None
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A wish to own one shard from the bucket `boundary` on, ending exactly `replaces` there.
+
+    It is refused when that term was opened less than `residency_us` microseconds ago.
+    """
+
+    shard: int
+    replaces: TermRow
+    boundary: int
+    residency_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A term whose buckets are finished and whose open runs came home to `successor`, a term of the caller's own."""
+
+    closes: TermRow
+    successor: int
+
+
 class Terms:
-    """Reads and claims of terms."""
+    """Reads and changes of terms."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def newest(self, shards: Sequence[int]) -> list[TermRow]:
         """The newest rows of each shard, ascending by (shard, term); open ones are always among them."""
-        return [_term(row) for row in await self._database.run(_LIST_NEWEST, {"shards": sorted(shards)})]
+        return [_term(row) for row in await self._database.run(LIST_NEWEST, {"shards": sorted(shards)})]
 
     async def history(self, shard: int) -> list[TermRow]:
         """Every term of a shard, ascending."""
-        return [_term(row) for row in await self._database.run(_LIST_HISTORY, {"shard": shard})]
+        return [_term(row) for row in await self._database.run(LIST_HISTORY, {"shard": shard})]
 
     async def claim(
         self, claims: Sequence[Claim], *, owner: str, op_id: UUID, now_us: int, reason: str
@@ -154,14 +88,14 @@ class Terms:
 
         async def body(tx: Transaction) -> list[TermRow]:
             shards = sorted(c.shard for c in claims)
-            mine = {row.shard: _term(row) for row in await tx.run(_LIST_BY_OP, {"shards": shards, "op_id": op_id})}
+            mine = {row.shard: _term(row) for row in await tx.run(LIST_BY_OP, {"shards": shards, "op_id": op_id})}
             tx.committing()
             to_replace = [t for t in replaced if t.shard not in mine]
             to_found = [s for s in first if s not in mine]
             spans = [(s, 0, NO_END) for s in to_found]
             opened = await _open(tx, common, spans, only_unclaimed=True) if spans else []
             if to_replace:
-                closed = await tx.run(_CLOSE, {**_close_params(to_replace), **common})
+                closed = await tx.run(CLOSE, {**_close_params(to_replace), **common})
                 spans = [(row.shard, row.next_from, row.next_to) for row in closed]
                 successors = await _open(tx, common, spans, only_unclaimed=False) if spans else []
                 if len(successors) != len(spans):
@@ -169,6 +103,67 @@ class Terms:
                     raise RestartTransaction("a term number was taken in between")
                 opened += successors
             return sorted([*mine.values(), *opened], key=lambda t: t.shard)
+
+        return await self._database.transaction(body, repeat_unknown=True)
+
+    async def split(
+        self, splits: Sequence[Split], *, owner: str, op_id: UUID, now_us: int, reason: str
+    ) -> list[TermRow]:
+        """End each named term at its boundary and open the next one from there; returns the new rows.
+
+        A shard that is missing in the answer was refused: the row is another one by now, another range of the shard is
+        open, the boundary does not lie ahead, or the term is too young. A lost COMMIT is settled as in `claim`.
+        """
+        common = {"owner": owner, "op_id": op_id, "now_us": now_us, "reason": reason}
+        ordered = sorted(splits, key=lambda s: s.shard)
+
+        async def body(tx: Transaction) -> list[TermRow]:
+            shards = [s.shard for s in ordered]
+            mine = {row.shard: _term(row) for row in await tx.run(LIST_BY_OP, {"shards": shards, "op_id": op_id})}
+            tx.committing()
+            wanted = [s for s in ordered if s.shard not in mine]
+            if not wanted:
+                return list(mine.values())
+            params = {
+                **common,
+                **_close_params([s.replaces for s in wanted]),
+                "boundaries": [s.boundary for s in wanted],
+                "opened_until_us": [now_us - s.residency_us for s in wanted],
+            }
+            spans = [(row.shard, row.next_from, row.next_to) for row in await tx.run(SPLIT, params)]
+            opened = await _open(tx, common, spans, only_unclaimed=False) if spans else []
+            if len(opened) != len(spans):
+                # As in a claim: without this the range from the boundary on would have no owner.
+                raise RestartTransaction("a term number was taken in between")
+            return sorted([*mine.values(), *opened], key=lambda t: t.shard)
+
+        return await self._database.transaction(body, repeat_unknown=True)
+
+    async def close_drained(
+        self, closes: Sequence[Drained], *, owner: str, op_id: UUID, now_us: int
+    ) -> set[tuple[int, int]]:
+        """Close terms whose watermark has reached their end; returns those that were closed, by (shard, term).
+
+        Only the owner of the open range that begins where the term ends may. The caller has seen every open run of the
+        term home elsewhere, in a pass that began after the watermark was there. Run again after a lost COMMIT, it
+        names what it closed the first time.
+        """
+        ordered = sorted(closes, key=lambda c: c.closes.key)
+        names = {"shards": [c.closes.shard for c in ordered], "terms": [c.closes.term for c in ordered]}
+        params = {
+            **_close_params([c.closes for c in ordered]),
+            "next_terms": [c.successor for c in ordered],
+            "op_id": op_id,
+            "owner": owner,
+            "now_us": now_us,
+            "reason": "drained",
+        }
+
+        async def body(tx: Transaction) -> set[tuple[int, int]]:
+            tx.committing()
+            closed = await tx.run(CLOSE_DRAINED, params)
+            before = await tx.run(LIST_CLOSED_BY_OP, {**names, "op_id": op_id})
+            return {(row.shard, row.term) for row in (*closed, *before)}
 
         return await self._database.transaction(body, repeat_unknown=True)
 
@@ -183,7 +178,7 @@ async def _open(
         "to_buckets": [b for _, _, b in spans],
         "only_unclaimed": only_unclaimed,
     }
-    return [_term(row) for row in await tx.run(_OPEN, params)]
+    return [_term(row) for row in await tx.run(OPEN, params)]
 
 
 def _close_params(terms: Sequence[TermRow]) -> dict[str, Any]:

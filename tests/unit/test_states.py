@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InvariantBroken
+from core.handoff import HANDOFF_TRANSITIONS, Phase
 from core.states import (
     ENDED_RUN_STATES,
     JOB_TRANSITIONS,
@@ -46,6 +47,7 @@ MACHINES: dict[str, tuple[type[IntEnum], Mapping[tuple[IntEnum, IntEnum], IntEnu
     "Operation": (OperationState, OPERATION_TRANSITIONS),  # type: ignore[dict-item]
     "Term": (TermState, TERM_TRANSITIONS),  # type: ignore[dict-item]
     "Move": (MoveState, MOVE_TRANSITIONS),  # type: ignore[dict-item]
+    "Hand-off": (Phase, HANDOFF_TRANSITIONS),  # type: ignore[dict-item]
 }
 CHECKED = {
     ("runs", "state"): RunState,
