@@ -61,7 +61,7 @@ class EtcdMember(EtcdServer):
     @property
     def leads(self) -> bool:
         """Whether it says that it is etcd's leader; false while it is dead or frozen."""
-        return self.running and self._metric("etcd_server_is_leader") == 1.0
+        return self.running and self.metric("etcd_server_is_leader") == 1.0
 
     def _launched(self) -> Child:
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -76,10 +76,15 @@ class EtcdMember(EtcdServer):
         body = body_of(self.metrics_port, "/health")
         return body is not None and json.loads(body).get("health") in ("true", True)
 
-    def _metric(self, name: str) -> float:
+    def metric(self, name: str, labelled: str = "") -> float:
+        """The sum of a metric's series whose labels hold that text; 0 while it is dead or frozen."""
         body = body_of(self.metrics_port, "/metrics") or b""
-        lines = [line for line in body.decode().splitlines() if line.startswith(f"{name} ")]
-        return float(lines[0].split()[1]) if lines else 0.0
+        values = [
+            float(line.rpartition(" ")[2])
+            for line in body.decode().splitlines()
+            if line.startswith((f"{name} ", f"{name}{{")) and labelled in line
+        ]
+        return sum(values)
 
 
 class EtcdCluster:
