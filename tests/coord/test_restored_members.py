@@ -134,7 +134,7 @@ async def test_three_emptied_members_are_filled_again(members: EtcdCluster, make
 async def test_b76_a_compaction_under_watches_at_every_member_loses_nobody(
     members: EtcdCluster, make_client: MakeClient, tasks: Tasks, cluster: str
 ) -> None:
-    """One view begins at each member; one member is frozen over the compaction, so that its view has to go elsewhere."""
+    """One view begins at each member; one member is frozen meanwhile, so that its view has to go elsewhere."""
     layout = Layout(cluster)
     clients = [make_client(*_starting_at(members, number)) for number in range(3)]
     mirrors = [Mirror(client, layout.prefix, SystemClock(), tasks) for client in clients]
