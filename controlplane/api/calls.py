@@ -143,7 +143,7 @@ class Calls:
         """
         call = None
         with faults.noted():
-            call = self._recorded(origin, request, namespace or "default", note)
+            call = self._recorded(origin, request, namespace or "default", fields.note(note))
         faults.refuse()
         assert call is not None, "nothing was wrong"
         return call
@@ -157,9 +157,7 @@ class Calls:
         if not request.reason.strip():
             faults.add("reason", "must say why: it stands in the audit")
         with faults.noted():
-            fields.note(request.reason, "reason")
-        with faults.noted():
-            call = self._recorded(origin, request, CLUSTER_NAMESPACE, request.reason)
+            call = self._recorded(origin, request, CLUSTER_NAMESPACE, fields.note(request.reason, "reason"))
         faults.refuse()
         assert call is not None, "nothing was wrong"
         return call
@@ -172,7 +170,7 @@ class Calls:
             origin.method,
             blake2b(body, digest_size=32, person=b"tw-request").digest(),
         )
-        return Call(key, self._rand.uuid(), _UNKNOWN_ACTOR, fields.note(note), origin.trace)
+        return Call(key, self._rand.uuid(), _UNKNOWN_ACTOR, note, origin.trace)
 
     def _here(self, parent: TraceContext | None) -> TraceContext:
         span_id = int.from_bytes(self._rand.token(8), "big") or 1

@@ -57,7 +57,7 @@ class LeaderView:
                 return await call(request, timeout=_TIMEOUT_S, metadata=((FORWARDED_HEADER, "1"),))
             except grpc.aio.AioRpcError as error:
                 if error.code() in _UNREACHABLE:
-                    raise Unavailable(f"the leader at {leader.address} does not answer") from error
+                    raise Unavailable(f"the leader at {leader.address} did not answer: {error.details()}") from error
                 raise RefusedByLeader(_refusal(error)) from error
 
     async def answer(self, request: Any, origin: Origin) -> Any | None:
