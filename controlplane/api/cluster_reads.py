@@ -111,6 +111,7 @@ class ClusterReads:
         picture = self._view.picture
         if picture is not None:
             message.draining = dispatcher_id in picture.leaving
+            message.ailments.extend(sorted(kind.value for name, kind in picture.roster.sick if name == dispatcher_id))
             message.cpu = picture.loads.cpus.get(dispatcher_id, 0.0)
         self._add_report(message)
         return message

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from tools.cli.commands import Call, client_command
 from tools.cli.printing import Column
+
+if TYPE_CHECKING:
+    from tidewheel.v1 import admin_service_pb2
 
 
 def register(app: typer.Typer, dispatchers: typer.Typer) -> None:
@@ -27,28 +32,43 @@ async def list_dispatchers(call: Call) -> None:
         return
     columns = [
         Column("DISPATCHER", least=16),
-        Column("ALIVE"),
+        Column("STATE", least=8),
         Column("SHARDS", right=True),
         Column("ADDRESS", 2, least=15),
         Column("FIRES/S", 1, right=True),
         Column("OPEN", 3, right=True),
         Column("WAITING", 3, right=True),
-        Column("STARTED", 4, least=20),
+        Column("CPU", 3, right=True),
+        Column("WEIGHT", 4, right=True),
+        Column("ZONE", 4),
+        Column("STARTED", 5, least=20),
     ]
     rows = [
         (
             one.dispatcher_id,
-            "yes" if one.alive else "no",
+            _state(one),
             one.shards,
             one.address,
             f"{one.fires_per_second:.1f}",
             one.open_runs,
             one.waiting_runs,
+            f"{one.cpu:.2f}",
+            f"{one.weight:g}",
+            one.zone,
             write_instant(to_datetime(one.start_time)) if one.HasField("start_time") else "",
         )
         for one in answer.dispatchers
     ]
     call.printer.table(columns, rows, empty="no dispatchers")
+
+
+def _state(one: admin_service_pb2.Dispatcher) -> str:
+    """In a word or two: what keeps it from its duties before what is planned with it."""
+    if one.ailments:
+        return ", ".join(one.ailments)
+    if not one.alive:
+        return "gone"
+    return "draining" if one.draining else "well"
 
 
 async def status(call: Call) -> None:
