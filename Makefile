@@ -3,10 +3,11 @@
 .PHONY: help install demo test test-long check bench picture clean
 
 python := .venv/bin/python
-# How many tests of the first part run at once: most wait for a server or a clock, so more than there are cores.
+# How many files of tests run at once: most tests wait for a server, so more than there are cores; fewer where they
+# follow the real time, or kill and freeze whole systems.
 TEST_STREAMS ?= 4
-# Rooms whose tests kill, freeze and time whole systems: they have the machine to themselves, one test after the other.
-alone := $(wildcard tests/cluster tests/chaos)
+TIMED_TEST_STREAMS ?= 2
+timed := $(wildcard tests/component/dispatcher tests/cluster tests/chaos)
 # Settings of the caller's shell that must not reach our interpreter.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 
@@ -19,10 +20,10 @@ install: ## prepare .venv only; the command is then .venv/bin/tidewheel
 demo: install ## run a whole system on a sample crontab until Ctrl-C (DEMO_SECONDS=40 ends by itself, with a verdict)
 	@$(python) -m tools.demo
 
-test: install ## run every test on real servers that it starts itself: the rooms side by side, then whole systems
+test: install ## run every test on real servers that it starts itself: four files at a time, then the timed ones two at a time
 	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && \
-	$(python) -m pytest -n $(TEST_STREAMS) --dist loadfile $(addprefix --ignore=,$(alone)) && \
-	$(python) -m pytest $(alone)
+	$(python) -m pytest -n $(TEST_STREAMS) --dist loadfile $(addprefix --ignore=,$(timed)) && \
+	$(python) -m pytest -n $(TIMED_TEST_STREAMS) --dist loadfile $(timed)
 
 test-long: install ## run the longer suites
 	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && $(python) -m pytest -m long
