@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from uuid import UUID
 
 from core.clock import US_PER_S
 from core.ids import hashes_range, run_id_ranges, shard_hashes
@@ -60,6 +61,10 @@ class Adoption:
         held.resolved = (counts[0] if settled else counts[0] - 1, counts[1])
         self._memory.wakes.match.set()
         return count
+
+    async def adopt_named(self, held: HeldTerm, run_ids: Sequence[UUID]) -> int:
+        """Make `held` the home of just these runs, before their turn: their workers speak of them (rule 13)."""
+        return await self._take_home(await self._open_runs.named(held.shard, run_ids), held)
 
     async def _peopled(self, hashes: range) -> list[int]:
         """The job hashes, or their near neighbours, that have runs: far fewer than all, unless there are many jobs.

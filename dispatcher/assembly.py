@@ -39,6 +39,7 @@ from dispatcher.gates import Gates
 from dispatcher.hints import Hints
 from dispatcher.holdings import Holdings
 from dispatcher.jobs import Jobs
+from dispatcher.judgement import Judge
 from dispatcher.loads import Loads
 from dispatcher.matching import MatchLoop
 from dispatcher.ownership import Ownership
@@ -111,9 +112,11 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     due = DueLoop(runtime, memory, Firing(database, owner), lookup, delivery, watch)
     ending = Completion(database, owner)
     redirects = Redirects(runtime, memory, ending, address_of)
-    completion = CompletionLoop(runtime, memory, ending, watch, redirects)
+    adoption = Adoption(runtime, memory, open_runs, watch)
+    judge = Judge(runtime, memory, ending, redirects, adoption.adopt_named)
+    completion = CompletionLoop(runtime, memory, ending, watch, judge, redirects)
     scanning = DiscoveryLoop(runtime, memory, discovery)
-    ownership = Ownership(runtime, memory, coord, Terms(database), marks, Adoption(runtime, memory, open_runs, watch))
+    ownership = Ownership(runtime, memory, coord, Terms(database), marks, adoption)
     progress = ProgressLoop(runtime, memory, marks, discovery, open_runs, watch)
     ownership.quiet = progress.quiet = due.quiet
     signs = Signs(
@@ -129,7 +132,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
         progress=progress,
         completion=completion,
         redirects=redirects,
-        renewals=RenewalLoop(runtime, memory, leases, watch),
+        renewals=RenewalLoop(runtime, memory, leases, watch, redirects.doubt),
         reaper=Reaper(runtime, memory, completion),
         ownership=ownership,
         ailments=ailments,

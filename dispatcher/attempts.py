@@ -67,6 +67,10 @@ class LiveAttempt:
     ending: bool = False
     # Certainly never sent to a worker: to be given back at once.
     unsent: bool = False
+    # The stream on which this process sent it, as long as nothing shows that it arrived.
+    sent_on: Holder | None = None
+    # Monotonic seconds at which SQL was last seen to have the run at home under `term`.
+    home_proven_s: float = float("-inf")
     stands_open: bool = False
 
     @property

@@ -1,8 +1,7 @@
 """The completion loop: what workers say of their attempts is recorded, then acknowledged.
 
 Words gather while a statement is under way and leave in hundreds. A word is acknowledged only once it is durable. A
-word that was refused, or that names an attempt this process does not hold, is judged by the run's row and never
-answered "stale" unread (rule of ownership 13).
+word that was refused, or that names an attempt this process does not hold, is judged by the run's row (judgement.py).
 """
 
 from __future__ import annotations
@@ -10,38 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
 from uuid import UUID
 
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.errors import OutcomeUnknown, Unavailable
-from core.states import OPEN_RUN_STATES, AttemptOutcome, RunState
-from core.store.completion import Completion, Ended, Ending, RunHolding
+from core.states import AttemptOutcome, RunState
+from core.store.completion import Completion, Ended, Ending
 from core.telemetry.metrics import RefusedWrite
 from dispatcher.attempts import LiveAttempt
 from dispatcher.delivery import run_ref
-from dispatcher.endings import Lost, Word, ending_of
+from dispatcher.endings import GivenBack, ending_of
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.holdings import Key
+from dispatcher.judgement import Judge, Submission, answer
 from dispatcher.redirects import Redirects
 from dispatcher.routes import WaitingRun
 from dispatcher.runtime import Memory, RestingRun, Runtime
 from dispatcher.session import WorkerSession
-from dispatcher.verdicts import verdict_on
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Submission:
-    """One word on its way: who said it (None: the reaper), and the proof it brought."""
-
-    run_id: UUID
-    attempt: int
-    token: bytes | None
-    word: Word
-    session: WorkerSession | None
 
 
 class CompletionLoop:
@@ -53,12 +41,14 @@ class CompletionLoop:
         memory: Memory,
         store: Completion,
         watch: FenceWatch,
+        judge: Judge,
         redirects: Redirects,
     ) -> None:
         self._runtime = runtime
         self._memory = memory
         self._store = store
         self._watch = watch
+        self._judge = judge
         self._redirects = redirects
         self._queue: asyncio.Queue[Submission] = asyncio.Queue(maxsize=20 * runtime.settings.batch_limit)
         self._busy = False
@@ -73,6 +63,10 @@ class CompletionLoop:
         Words about them that wait here are judged by the runs' rows.
         """
         self._redirects.leave(key)
+
+    async def judge_heartbeats(self, session: WorkerSession, refs: Sequence[tuple[UUID, pb.AttemptRef]]) -> None:
+        """Settle heartbeats for attempts that memory does not hold."""
+        await self._judge.judge_heartbeats(session, refs)
 
     @property
     def idle(self) -> bool:
@@ -92,17 +86,21 @@ class CompletionLoop:
 
     async def _record(self, batch: list[Submission]) -> None:
         try:
-            known, unknown = self._split(batch)
-            refused = await self._end(known) if known else []
-            if unknown or refused:
-                await self._judge([*unknown, *refused])
+            left = batch
+            # What is taken home by the first round is ended by the second.
+            for take_home in (True, False):
+                known, unknown = self._split(left)
+                refused = await self._end(known) if known else []
+                if not unknown and not refused:
+                    break
+                left = await self._judge.judge([*unknown, *refused], take_home=take_home)
         except (Unavailable, OutcomeUnknown) as error:
             log.warning("completion waits for the database: %s", error)
             for submission in batch:
                 live = self._memory.attempts.get(submission.run_id)
                 if live is not None:
                     live.ending = False
-            self._answer([(s, pb.VERDICT_RETRY, "") for s in batch])
+            answer((s, pb.VERDICT_RETRY, "") for s in batch)
             await self._runtime.clock.sleep(self._runtime.settings.tick_s)
 
     def _split(self, batch: list[Submission]) -> tuple[list[tuple[Submission, LiveAttempt]], list[Submission]]:
@@ -111,11 +109,10 @@ class CompletionLoop:
         seen: set[UUID] = set()
         for submission in batch:
             live = self._memory.attempts.get(submission.run_id)
-            proven = (
-                live is not None
-                and live.attempt == submission.attempt
-                and (submission.token is None or live.proves(submission.token))
-            )
+            known_here = live is not None and live.attempt == submission.attempt
+            if submission.token is None and (live is None or not known_here or not _holds_still(submission, live)):
+                continue  # an owner's word that was overtaken: by the worker's own, by a heartbeat, by a move
+            proven = known_here and (submission.token is None or (live is not None and live.proves(submission.token)))
             if live is None or not proven or submission.run_id in seen:
                 unknown.append(submission)
             else:
@@ -140,7 +137,7 @@ class CompletionLoop:
             else:
                 live.ending = False
                 refused.append(submission)
-        self._answer(accepted)
+        answer(accepted)
         self._count(items, ended)
         return refused
 
@@ -208,71 +205,14 @@ class CompletionLoop:
         for state, runs in states.items():
             self._runtime.metrics.runs_ended(state, runs)
 
-    # --- words that were not recorded ---
 
-    async def _judge(self, submissions: list[Submission]) -> None:
-        holdings = await self._store.holdings([s.run_id for s in submissions])
-        answers = []
-        for submission in submissions:
-            holding = holdings.get(submission.run_id)
-            verdict = self._verdict(submission, holding)
-            address = self._redirects.address_for(holding) if holding is not None else ""
-            if verdict == pb.VERDICT_REDIRECT and not address:
-                verdict = pb.VERDICT_RETRY
-            answers.append((submission, verdict, address if verdict == pb.VERDICT_REDIRECT else ""))
-            self._correct_memory(submission.run_id, holding)
-        self._answer(answers)
-
-    def _correct_memory(self, run_id: UUID, holding: RunHolding | None) -> None:
-        """Let memory follow the row: an ending whose answer was lost, or a renewal."""
-        live = self._memory.attempts.get(run_id)
-        if live is None or (holding is not None and live.attempt > holding.attempt):
-            return
-        if holding is not None and holding.state is RunState.LEASED and holding.attempt == live.attempt:
-            live.sql_lease_until_us = holding.lease_until_us
-            return
-        self._memory.attempts.remove(live)
-        self._memory.run_ended(live.job_id)
-        if holding is not None and holding.state in OPEN_RUN_STATES:
-            self._memory.doubt([live.key], self._runtime.clock.monotonic_s())
-
-    async def judge_heartbeats(self, session: WorkerSession, refs: list[tuple[UUID, pb.AttemptRef]]) -> None:
-        """Answer heartbeats for attempts that this process does not hold: stale or redirected, by the runs' rows."""
-        try:
-            holdings = await self._store.holdings([run_id for run_id, _ in refs])
-        except (Unavailable, OutcomeUnknown):
-            return  # they were told to try again
-        items = []
-        for run_id, ref in refs:
-            submission = Submission(run_id, ref.attempt, ref.token, Lost(), session)
-            holding = holdings.get(run_id)
-            verdict = self._verdict(submission, holding)
-            if verdict == pb.VERDICT_REDIRECT and holding is not None:
-                address = self._redirects.address_for(holding)
-                if address:
-                    items.append(_acknowledgement(submission, verdict, address))
-            elif verdict == pb.VERDICT_STALE:
-                items.append(_acknowledgement(submission, pb.VERDICT_STALE, ""))
-        if items:
-            session.acknowledge(items)
-
-    def _verdict(self, submission: Submission, holding: RunHolding | None) -> pb.Verdict:
-        at_home = holding is not None and self._memory.holdings.get((holding.shard, holding.home_term)) is not None
-        return verdict_on(submission.word, submission.attempt, submission.token, holding, at_home=at_home)
-
-    def _answer(self, answers: list[tuple[Submission, pb.Verdict, str]]) -> None:
-        by_session: dict[WorkerSession, list[pb.Acknowledgement]] = defaultdict(list)
-        for submission, verdict, address in answers:
-            if submission.session is not None:
-                by_session[submission.session].append(_acknowledgement(submission, verdict, address))
-        for session, items in by_session.items():
-            session.acknowledge(items)
-
-
-def _acknowledgement(submission: Submission, verdict: pb.Verdict, address: str) -> pb.Acknowledgement:
-    return pb.Acknowledgement(
-        run_id=str(submission.run_id), attempt=submission.attempt, verdict=verdict, owner_address=address
-    )
+def _holds_still(submission: Submission, live: LiveAttempt) -> bool:
+    """Whether the owner's word is still true: nobody spoke for the attempt since it was said."""
+    match submission.word:
+        case GivenBack():
+            return live.unsent
+        case _:
+            return live.lease_until_us <= submission.lease_until_us
 
 
 def _waiting_again(live: LiveAttempt, item: Ending) -> WaitingRun:

@@ -74,6 +74,7 @@ class Delivery:
             trace=run.trace,
             progress=run.progress,
             holder=session,
+            sent_on=session,
             stands_open=run.stands_open,
             payload=run.payload,
         )

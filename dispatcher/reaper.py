@@ -11,8 +11,9 @@ from __future__ import annotations
 from core.clock import US_PER_S
 from core.tasks import Wake
 from dispatcher.attempts import LiveAttempt
-from dispatcher.completion import CompletionLoop, Submission
+from dispatcher.completion import CompletionLoop
 from dispatcher.endings import GivenBack, Lost
+from dispatcher.judgement import Submission
 from dispatcher.runtime import Memory, Runtime
 
 _STEP_S = 0.25
@@ -48,7 +49,8 @@ class Reaper:
                 word = GivenBack() if live.unsent else Lost()
                 if live.holder is not None and not live.unsent:
                     live.holder.went_silent()
-                await self._completion.submit(Submission(live.run_id, live.attempt, None, word, None))
+                lost = Submission(live.run_id, live.attempt, None, word, None, lease_until_us=live.lease_until_us)
+                await self._completion.submit(lost)
             elif not live.timed_out and live.timeout_at_us <= now_us:
                 self._time_out(live, now_us)
             else:

@@ -19,11 +19,12 @@ from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.buckets import NO_END
 from core.errors import OutcomeUnknown, Unavailable
-from core.states import RunState
+from core.states import OPEN_RUN_STATES, RunState
 from core.store.completion import Completion, RunHolding
 from core.tasks import Wake
 from dispatcher.attempts import Holder, LiveAttempt
 from dispatcher.holdings import Key
+from dispatcher.renewals import request_cancel
 from dispatcher.runtime import Memory, Runtime
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Redirects:
         self._store = store
         self._address_of = address_of
         self._partings: dict[UUID, _Parting] = {}
+        self._doubted: dict[UUID, LiveAttempt] = {}
         self._wake = Wake()
 
     def leave(self, key: Key) -> None:
@@ -70,10 +72,11 @@ class Redirects:
                 await self.step()
             except (Unavailable, OutcomeUnknown) as error:
                 log.warning("redirecting workers waits for the database: %s", error)
-            await self._wake.wait(self._runtime.clock, _STEP_S)
+            # Heartbeats under a term with an end are acknowledged only while the home was seen within the margin.
+            await self._wake.wait(self._runtime.clock, min(_STEP_S, self._runtime.settings.adoption_margin_s / 4))
 
     async def step(self) -> None:
-        """Look once at what left, and at what may have been taken home by another owner."""
+        """Look once at what may have been taken home by another owner, and at what left."""
         await self._look_at_ending_terms()
         await self._tell()
 
@@ -119,31 +122,53 @@ class Redirects:
     # --- attempts whose term comes to its end ---
 
     async def _look_at_ending_terms(self) -> None:
-        """See which of the attempts under terms with an end are still at home there."""
+        """See which of the attempts under terms with an end are at home there still, and so of those in doubt."""
         ending = {held.key for held in self._memory.holdings if held.to_bucket != NO_END}
-        if not ending:
+        doubted, self._doubted = self._doubted, {}
+        if not ending and not doubted:
             return
-        watched = [live for live in self._memory.attempts if live.key in ending and not live.ending]
+        watched = [a for a in self._memory.attempts if not a.ending and (a.key in ending or a.run_id in doubted)]
         limit = self._runtime.settings.batch_limit
         for start in range(0, len(watched), limit):
-            await self._look_at(watched[start : start + limit])
+            part = watched[start : start + limit]
+            sent_s = self._runtime.clock.monotonic_s()
+            holdings = await self._store.holdings([live.run_id for live in part])
+            for live in part:
+                if self._memory.attempts.get(live.run_id) is live and not live.ending:
+                    self.follow(live, holdings.get(live.run_id), sent_s)
 
-    async def _look_at(self, watched: Sequence[LiveAttempt]) -> None:
-        holdings = await self._store.holdings([live.run_id for live in watched])
-        moved = [live for live in watched if _has_moved(live, holdings.get(live.run_id))]
-        for live in moved:
+    def doubt(self, live: LiveAttempt) -> None:
+        """A write for this attempt was refused though its term holds: look at its row soon."""
+        self._doubted[live.run_id] = live
+        self._wake.set()
+
+    def follow(self, live: LiveAttempt, holding: RunHolding | None, sent_s: float) -> None:
+        """Let memory follow the row as it was read after `sent_s`: a lease, a cancel, a lost ending, a move."""
+        if holding is not None and live.attempt > holding.attempt:
+            return  # read before it was leased
+        if holding is None or holding.state is not RunState.LEASED or holding.attempt != live.attempt:
             self._memory.attempts.remove(live)
-        self._part(moved)
+            self._memory.run_ended(live.job_id)
+            if holding is not None and holding.state in OPEN_RUN_STATES:
+                self._memory.doubt([live.key], self._runtime.clock.monotonic_s())
+            return
+        if holding.home_term != live.term and not self._is_at_home(holding):
+            self._memory.attempts.remove(live)
+            self._part([live])
+            return
+        live.term = holding.home_term
+        live.home_proven_s = max(live.home_proven_s, sent_s)
+        live.sql_lease_until_us = max(live.sql_lease_until_us, holding.lease_until_us)
+        if not live.lease_fixed:
+            # Whoever extended it in SQL may have said so to the worker.
+            live.lease_until_us = max(live.lease_until_us, holding.lease_until_us)
+        if holding.cancel_requested_us and not live.cancel_requested:
+            request_cancel(live)
 
 
 def _is_open_still(parting: _Parting, holding: RunHolding) -> bool:
     same = holding.token_hash is not None and hmac.compare_digest(holding.token_hash, parting.token_hash)
     return holding.state is RunState.LEASED and holding.attempt == parting.attempt and same
-
-
-def _has_moved(live: LiveAttempt, holding: RunHolding | None) -> bool:
-    leased = holding is not None and holding.state is RunState.LEASED and holding.attempt == live.attempt
-    return holding is not None and leased and holding.home_term != live.term
 
 
 def _redirect(parting: _Parting, address: str) -> pb.Acknowledgement:

@@ -1,16 +1,19 @@
 """Heartbeats: leases are extended in memory at once, in SQL in batches and only when half of SQL's own is used up.
 
 A heartbeat is acknowledged only while the attempt's term was proven not longer ago than the adoption margin, since a
-successor adds that margin to every lease it adopts (rule of ownership 14).
+successor adds that margin to every lease it adopts (rule of ownership 14). Under a term that has an end, a successor
+adopts while the term is still ours: there the attempt's own home must have been seen within the margin.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from uuid import UUID
 
 from tidewheel.v1 import worker_service_pb2 as pb
 
+from core.buckets import NO_END
 from core.errors import OutcomeUnknown, Unavailable
 from core.jobspec import MAX_PROGRESS_BYTES
 from core.store.leases import Leases, Renewal
@@ -27,11 +30,20 @@ log = logging.getLogger(__name__)
 class RenewalLoop:
     """Answers heartbeats and keeps SQL's leases long enough."""
 
-    def __init__(self, runtime: Runtime, memory: Memory, leases: Leases, watch: FenceWatch) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        memory: Memory,
+        leases: Leases,
+        watch: FenceWatch,
+        doubt: Callable[[LiveAttempt], None],
+    ) -> None:
         self._runtime = runtime
         self._memory = memory
         self._leases = leases
         self._watch = watch
+        # Told of each attempt whose renewal was refused though its term holds.
+        self._doubt = doubt
         self._wanted: dict[UUID, LiveAttempt] = {}
         self._wake = Wake()
 
@@ -47,8 +59,7 @@ class RenewalLoop:
                 strangers.append(item)
                 exceptions.append(_retry(item))
                 continue
-            held = self._memory.holdings.get((live.shard, live.term))
-            if held is None or held.proven_s < proven_since_s:
+            if live.ending or not self._is_proven(live, proven_since_s):
                 exceptions.append(_retry(item))
                 continue
             self._extend(live, item, session, now_us)
@@ -56,6 +67,12 @@ class RenewalLoop:
         if self._wanted:
             self._wake.set()
         return strangers
+
+    def _is_proven(self, live: LiveAttempt, since_s: float) -> bool:
+        held = self._memory.holdings.get(live.key)
+        if held is None or held.proven_s < since_s:
+            return False
+        return held.to_bucket == NO_END or live.home_proven_s >= since_s
 
     def _own(self, item: pb.Heartbeat) -> LiveAttempt | None:
         try:
@@ -68,7 +85,7 @@ class RenewalLoop:
 
     def _extend(self, live: LiveAttempt, item: pb.Heartbeat, session: WorkerSession, now_us: int) -> None:
         live.holder = session
-        live.unsent = False
+        live.sent_on, live.unsent = None, False
         if not live.lease_fixed:
             live.lease_until_us = max(live.lease_until_us, now_us + self._runtime.lease_us)
         if item.HasField("progress"):
@@ -126,7 +143,11 @@ class RenewalLoop:
         self._watch.note([(a.shard, a.term) for a in batch], done.fences, sent_s=sent_s, kind=RefusedWrite.RENEW)
         for position, live in enumerate(batch):
             lease = done.leases.get(position)
-            if lease is not None:
+            if lease is None:
+                if live.key in done.fences:
+                    self._doubt(live)
+            else:
+                live.home_proven_s = max(live.home_proven_s, sent_s)
                 live.sql_lease_until_us = lease[0]
                 if lease[1] and not live.cancel_requested:
                     request_cancel(live)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from uuid import UUID
 
@@ -23,9 +24,10 @@ from core.jobspec import check_namespace, check_word
 from core.tasks import Tasks
 from core.telemetry.metrics import Stage
 from dispatcher.attempts import LiveAttempt
-from dispatcher.completion import CompletionLoop, Submission
+from dispatcher.completion import CompletionLoop
 from dispatcher.delivery import duration
 from dispatcher.endings import Failed, GivenBack, Stopped, Succeeded, Word
+from dispatcher.judgement import Submission
 from dispatcher.matching import MatchLoop
 from dispatcher.renewals import RenewalLoop
 from dispatcher.runtime import Memory, Runtime
@@ -35,6 +37,8 @@ log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
 _HELLO_LIMIT_S = 5.0
+# Worker processes whose last Hello is remembered.
+_HELLOS_KEPT = 10_000
 _YEAR_10000_S = 253_402_300_800
 
 Stream = grpc.aio.ServicerContext[pb.WorkerFrame, pb.DispatcherFrame]
@@ -57,6 +61,8 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
         self._matching = matching
         self._completion = completion
         self._renewals = renewals
+        # The greatest number of a Hello that each worker process said here, the newest last.
+        self._hellos: OrderedDict[str, int] = OrderedDict()
         self._tasks = tasks
 
     async def Connect(  # type: ignore[override]  # noqa: N802 - grpc.aio serves the read-and-write style too
@@ -68,6 +74,8 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
         hello = await self._hello(frames, context)
         if hello is None:
             return
+        if not self._is_newest(hello):
+            return  # a stream that the worker gave up long ago: what it says of what it holds is no longer true
         session = WorkerSession(hello)
         self._matching.retire(session.worker_id)
         stale = await self._recognise(hello, session)
@@ -103,6 +111,17 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
             return None
         return first.hello
 
+    def _is_newest(self, hello: pb.Hello) -> bool:
+        """Whether the worker has not said a later Hello here already; workers that do not number them are believed."""
+        known = self._hellos.get(hello.worker_id, 0)
+        if 0 < hello.sequence <= known:
+            return False
+        self._hellos[hello.worker_id] = max(known, hello.sequence)
+        self._hellos.move_to_end(hello.worker_id)
+        while len(self._hellos) > _HELLOS_KEPT:
+            self._hellos.popitem(last=False)
+        return True
+
     async def _recognise(self, hello: pb.Hello, session: WorkerSession) -> list[pb.AttemptRef]:
         """Attach what the worker still holds; returns what is not its any more."""
         stale = []
@@ -111,14 +130,17 @@ class WorkerLink(pb_grpc.WorkerServiceServicer):
             run_id = _run_id(ref.run_id)
             live = self._memory.attempts.get(run_id) if run_id is not None else None
             if live is not None and live.attempt == ref.attempt and live.proves(ref.token):
-                live.holder = session
+                live.holder, live.sent_on, live.unsent = session, None, False
                 held.add(live.run_id)
             elif live is not None:
                 stale.append(ref)
             # Unknown here: perhaps another dispatcher's. Its heartbeats and its result find that out.
         for live in self._memory.attempts:
-            never_arrived = live.worker == hello.worker_id and live.run_id not in held and not live.ending
-            if never_arrived and live.holder is not session:
+            # Only what this process sent on a stream before this one, and was not heard of: an attempt that was adopted
+            # may have reached the worker from its former owner after it composed this Hello.
+            sent_before = live.sent_on is not None and live.sent_on is not session
+            never_arrived = sent_before and live.worker == hello.worker_id and live.run_id not in held
+            if never_arrived and not live.ending:
                 # The reaper says it again in case this is refused.
                 self._memory.attempts.mark_unsent(live, self._runtime.clock.now_us() + US_PER_S)
                 await self._completion.submit(Submission(live.run_id, live.attempt, None, GivenBack(), None))

@@ -43,8 +43,8 @@ _ENDED = f"""ended AS (
       FROM item i
       {HELD}
       WHERE r.run_id = i.run_id AND r.state = 2 AND r.attempt = i.attempt AND r.home_term = i.term
-        AND (i.token_hash IS NULL OR r.token_hash = i.token_hash)
-        AND (i.lease_until_us = 0 OR r.lease_until_us = i.lease_until_us)
+        AND ((i.token_hash IS NOT NULL AND r.token_hash = i.token_hash)
+             OR (i.token_hash IS NULL AND r.lease_until_us = i.lease_until_us))
       RETURNING i.ord, i.shard, i.term, i.run_id, r.job_id, r.job_version, r.scheduled_for_us, r.worker, r.started_us,
                 r.state, i.attempt, i.outcome, i.error, i.retry_at_us, i.retry_bucket, i.uncounted, i.stands_open
     ), recorded AS (
@@ -84,14 +84,15 @@ _SETTLE = statement(
     # Who answers for a run: the owner of its home term, or of the newest open term where that is closed.
     """
     SELECT r.run_id, r.state, r.attempt, r.token_hash, r.home_term, r.shard, r.lease_until_us, r.cancel_requested_us,
-           a.outcome, h.owner
+           a.outcome, h.owner, CASE WHEN h.term = r.home_term THEN h.from_bucket ELSE NULL END AS home_from
     FROM unnest(CAST(:run_ids AS UUID[])) AS i(run_id)
     JOIN runs r ON r.run_id = i.run_id
     LEFT JOIN attempts a ON a.run_id = r.run_id AND a.attempt = r.attempt
     LEFT JOIN LATERAL (
-      SELECT t.owner
+      SELECT t.term, t.owner, t.from_bucket
       FROM (
-        SELECT n.term, n.owner, n.state FROM shard_terms n WHERE n.shard = r.shard ORDER BY n.term DESC LIMIT 4
+        SELECT n.term, n.owner, n.state, n.from_bucket
+        FROM shard_terms n WHERE n.shard = r.shard ORDER BY n.term DESC LIMIT 4
       ) AS t
       WHERE t.state = 1
       ORDER BY CASE WHEN t.term = r.home_term THEN 0 ELSE 1 END, t.term DESC
@@ -105,9 +106,10 @@ _SETTLE = statement(
 class Ending:
     """How one attempt ended, and where its run goes.
 
-    Proven by `token_hash` (a worker's word) or by `lease_until_us` (the owner's: the lease of exactly that end ran out,
-    or its time-out passed). `state` PENDING means another attempt at `retry_at_us`; 0 there means at once, by the
-    owner's own memory (an assignment given back). `uncounted` 1: the attempt never started and does not count.
+    Proven by `token_hash` (a worker's word) or without it by `lease_until_us` (the owner's: the lease of exactly that
+    end ran out, or its time-out passed; whatever extended it meanwhile refuses the ending). `state` PENDING means
+    another attempt at `retry_at_us`; 0 there means at once, by the owner's own memory (an assignment given back).
+    `uncounted` 1: the attempt never started and does not count.
     """
 
     shard: int
@@ -141,6 +143,7 @@ class RunHolding:
 
     `outcome` is what was recorded of its present attempt; None while that is open, and where it does not count.
     `owner` is the dispatcher that answers for it: of its home term, or of the newest open one where that is closed.
+    `home_from` is the bucket from which its home term goes; None where that is no longer open.
     """
 
     run_id: UUID
@@ -153,6 +156,7 @@ class RunHolding:
     outcome: AttemptOutcome | None = None
     cancel_requested_us: int = 0
     owner: str = ""
+    home_from: int | None = None
 
 
 class Completion:
@@ -189,6 +193,7 @@ class Completion:
                 None if r.outcome is None else AttemptOutcome(r.outcome),
                 r.cancel_requested_us,
                 r.owner or "",
+                r.home_from,
             )
             for r in rows
         }

@@ -55,11 +55,21 @@ _LIST_STANDING = statement(
     WHERE o.shard = CAST(:shard AS BIGINT) AND r.state IN (1, 2)
     """,
 )
+_LIST_NAMED = statement(
+    "list_named_open_runs",
+    Kind.READ,
+    f"""
+    SELECT {_OPEN_COLUMNS}
+    FROM unnest(CAST(:run_ids AS UUID[])) AS i(run_id)
+    JOIN runs r ON r.run_id = i.run_id
+    WHERE r.shard = CAST(:shard AS BIGINT) AND r.state IN (1, 2)
+    """,
+)
 _ADOPT = statement(
     "adopt_open_runs",
     Kind.ACT,
-    # Never from the range that goes on where this one ends: an owner that has not heard of a split would take the runs
-    # of its successor.
+    # Runs move towards later buckets only: an owner that has not heard of a split would take the runs of its successor.
+    # That holds too where the earlier range has the greater number, as the rest of a range that was taken over.
     f"""
     WITH {FENCE}, item AS (
       SELECT i.ord, i.shard, i.term, i.run_id, i.old_home_term
@@ -75,8 +85,9 @@ _ADOPT = statement(
       FROM item i
       {HELD}
       WHERE r.run_id = i.run_id AND r.home_term IN (i.old_home_term, i.term) AND r.state IN (1, 2)
-        AND (SELECT count(*) FROM shard_terms h
-             WHERE h.shard = i.shard AND h.term = r.home_term AND h.state = 1 AND h.from_bucket = held.to_bucket) = 0
+        AND (i.old_home_term = i.term
+             OR COALESCE((SELECT CASE WHEN h.state = 1 THEN h.from_bucket ELSE -1 END FROM shard_terms h
+                          WHERE h.shard = i.shard AND h.term = i.old_home_term), -1) < held.from_bucket)
       RETURNING i.ord, i.shard AS fence_shard, i.term AS fence_term, {_OPEN_COLUMNS}
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket, a.ord, a.run_id, a.job_id, a.job_version, a.scheduled_for_us,
@@ -182,6 +193,11 @@ class OpenRuns:
         recent = await self._database.run(_LIST_RECENT, {"lows": lows, "highs": highs})
         standing = await self._database.run(_LIST_STANDING, {"shard": shard})
         return list({row.run_id: _open_run(row) for row in (*recent, *standing)}.values())
+
+    async def named(self, shard: int, run_ids: Sequence[UUID]) -> list[OpenRun]:
+        """Those of these runs of a shard that are open."""
+        rows = await self._database.run(_LIST_NAMED, {"shard": shard, "run_ids": sorted(run_ids)})
+        return [_open_run(row) for row in rows]
 
     async def adopt(
         self, runs: Sequence[OpenRun], *, shard: int, term: int, lease_until_us: int

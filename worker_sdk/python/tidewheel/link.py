@@ -109,7 +109,7 @@ class Link:
     async def _open(self, call: Any, protocol: StreamProtocol) -> bool:
         """Say Hello; whether Welcome came."""
         async with asyncio.timeout(WELCOME_WITHIN_S):
-            await call.write(protocol.hello(self._hello, self._board.holding()))
+            await call.write(protocol.hello(self._hello, self._board.holding(), self._board.next_hello()))
             frame = await call.read()
         if frame is grpc.aio.EOF:
             return False

@@ -74,13 +74,14 @@ class StreamProtocol:
 
     # ---- orders: what the worker wants said ----
 
-    def hello(self, hello: Hello, holding: Sequence[AttemptRef]) -> WorkerFrame:
-        """The first frame. `hello` is what stays the same for every stream of the worker.
+    def hello(self, hello: Hello, holding: Sequence[AttemptRef], number: int = 0) -> WorkerFrame:
+        """The first frame. `hello` is what stays the same for every stream of the worker; `number` counts its Hellos.
 
         `holding` has to be complete: what a dispatcher has sent and does not find there, it gives to another worker.
         """
         frame = WorkerFrame(hello=hello)
         frame.hello.protocol_version = PROTOCOL_VERSION
+        frame.hello.sequence = number
         frame.hello.holding.extend(holding)
         return frame
 

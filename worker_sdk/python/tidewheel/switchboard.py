@@ -60,6 +60,7 @@ class Switchboard:
         self._delivery = Delivery(self._attempts, self._streams, orders.stop)
         self._leaving = False
         self._turns = 0
+        self._hellos = 0
         self._swept_s = clock.monotonic_s()
         self._thawed_s = -math.inf
         # When `sweep` wants to be called.
@@ -89,6 +90,11 @@ class Switchboard:
     def holding(self) -> list[AttemptRef]:
         """What each Hello names: everything, whoever assigned it. The dispatcher may have become its owner since."""
         return [attempt.ref for attempt in self._attempts]
+
+    def next_hello(self) -> int:
+        """The number of a Hello that is composed now."""
+        self._hellos += 1
+        return self._hellos
 
     def is_open(self, address: str) -> bool:
         return address in self._streams

@@ -60,7 +60,7 @@ class DispatcherFrame(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., assignments: _Optional[_Union[Assignments, _Mapping]] = ..., acknowledgements: _Optional[_Union[Acknowledgements, _Mapping]] = ..., heartbeat_replies: _Optional[_Union[HeartbeatReplies, _Mapping]] = ..., cancels: _Optional[_Union[Cancels, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ..., demand: _Optional[_Union[Demand, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "worker_id", "sdk", "namespace", "queues", "handlers", "slots", "holding")
+    __slots__ = ("protocol_version", "worker_id", "sdk", "namespace", "queues", "handlers", "slots", "holding", "sequence")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     SDK_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,7 @@ class Hello(_message.Message):
     HANDLERS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     HOLDING_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     worker_id: str
     sdk: str
@@ -77,7 +78,8 @@ class Hello(_message.Message):
     handlers: _containers.RepeatedScalarFieldContainer[str]
     slots: int
     holding: _containers.RepeatedCompositeFieldContainer[AttemptRef]
-    def __init__(self, protocol_version: _Optional[int] = ..., worker_id: _Optional[str] = ..., sdk: _Optional[str] = ..., namespace: _Optional[str] = ..., queues: _Optional[_Iterable[str]] = ..., handlers: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., holding: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ...) -> None: ...
+    sequence: int
+    def __init__(self, protocol_version: _Optional[int] = ..., worker_id: _Optional[str] = ..., sdk: _Optional[str] = ..., namespace: _Optional[str] = ..., queues: _Optional[_Iterable[str]] = ..., handlers: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., holding: _Optional[_Iterable[_Union[AttemptRef, _Mapping]]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class AttemptRef(_message.Message):
     __slots__ = ("run_id", "attempt", "token")
