@@ -81,7 +81,7 @@ _END_AND_RETRY = statement(
 _SETTLE = statement(
     "read_runs_to_settle",
     Kind.READ,
-    # Who answers for a run: the owner of its home term, or of the newest open term where that is closed.
+    # Who answers for a run: the owner of its home term, or of the last open range where that is closed.
     """
     SELECT r.run_id, r.state, r.attempt, r.token_hash, r.home_term, r.shard, r.lease_until_us, r.cancel_requested_us,
            a.outcome, h.owner, CASE WHEN h.term = r.home_term THEN h.from_bucket ELSE NULL END AS home_from
@@ -90,12 +90,9 @@ _SETTLE = statement(
     LEFT JOIN attempts a ON a.run_id = r.run_id AND a.attempt = r.attempt
     LEFT JOIN LATERAL (
       SELECT t.term, t.owner, t.from_bucket
-      FROM (
-        SELECT n.term, n.owner, n.state, n.from_bucket
-        FROM shard_terms n WHERE n.shard = r.shard ORDER BY n.term DESC LIMIT 4
-      ) AS t
-      WHERE t.state = 1
-      ORDER BY CASE WHEN t.term = r.home_term THEN 0 ELSE 1 END, t.term DESC
+      FROM shard_terms t
+      WHERE t.shard = r.shard AND t.state = 1
+      ORDER BY CASE WHEN t.term = r.home_term THEN 0 ELSE 1 END, t.from_bucket DESC
       LIMIT 1
     ) AS h ON TRUE
     """,
@@ -142,7 +139,7 @@ class RunHolding:
     """The columns of a run by which a refused word is judged (rule 13).
 
     `outcome` is what was recorded of its present attempt; None while that is open, and where it does not count.
-    `owner` is the dispatcher that answers for it: of its home term, or of the newest open one where that is closed.
+    `owner` is the dispatcher that answers for it: of its home term, or of the last open range where that is closed.
     `home_from` is the bucket from which its home term goes; None where that is no longer open.
     """
 
