@@ -20,6 +20,9 @@ SEIZE_AFTER_S: Mapping[AilmentKind, float] = {
     AilmentKind.EVENT_LOOP: 3.0,
     AilmentKind.DUE_LOOP: 5.0,
 }
+# And only if that somebody has been well for so long beside it: when a database that was away for all comes back, one
+# of them hears of it first.
+ALONE_S = 2.0
 # Workers come back by themselves after most faults, and their runs wait meanwhile: no hurry.
 WORKERS_AFTER_S = 10.0
 # A sick dispatcher counts as well again when it has had no ailment for so long.
@@ -45,6 +48,8 @@ class _Patient:
 
     kind: AilmentKind | None = None
     well_since_s: float = 0.0
+    # Since when it has had an ailment while somebody is well.
+    alone_since_s: float | None = None
     lacking: dict[int, float] = field(default_factory=dict)
 
 
@@ -64,11 +69,16 @@ class Sickness:
         return {each: patient.kind for each, patient in self._patients.items() if patient.kind is not None}
 
     def _judge_one(self, patient: _Patient, own: Condition, others: Collection[Condition], now_s: float) -> None:
-        somebody_is_well = any(not other.ailments.keys() & SEIZE_AFTER_S.keys() for other in others)
-        for kind, after_s in SEIZE_AFTER_S.items():
-            if own.ailments.get(kind, 0.0) >= after_s and somebody_is_well:
-                patient.kind, patient.well_since_s = kind, now_s
-                return
+        severe = own.ailments.keys() & SEIZE_AFTER_S.keys()
+        if not severe or not any(_is_well(other) for other in others):
+            patient.alone_since_s = None
+        elif patient.alone_since_s is None:
+            patient.alone_since_s = now_s
+        if patient.alone_since_s is not None and now_s - patient.alone_since_s >= ALONE_S:
+            for kind, after_s in SEIZE_AFTER_S.items():
+                if own.ailments.get(kind, 0.0) >= after_s:
+                    patient.kind, patient.well_since_s = kind, now_s
+                    return
         if any(now_s - since_s >= WORKERS_AFTER_S for since_s in patient.lacking.values()):
             patient.kind, patient.well_since_s = patient.kind or AilmentKind.WORKERS, now_s
             return
@@ -85,3 +95,7 @@ class Sickness:
         wanted = own.unserved if own.workers else elsewhere
         lacks = (wanted | patient.lacking.keys()) & elsewhere - own.served
         patient.lacking = {queue: patient.lacking.get(queue, now_s) for queue in lacks}
+
+
+def _is_well(condition: Condition) -> bool:
+    return not condition.ailments.keys() & SEIZE_AFTER_S.keys()

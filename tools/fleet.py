@@ -65,10 +65,15 @@ class Fleet:
         return self._start(name, "control plane", ["controlplane", "--listen", address], address, environ)
 
     def start_dispatcher(
-        self, name: str = "dispatcher", environ: Mapping[str, str] | None = None, module: str = COMMAND
+        self,
+        name: str = "dispatcher",
+        environ: Mapping[str, str] | None = None,
+        module: str = COMMAND,
+        *,
+        port: int = 0,
     ) -> Member:
         """Start one without waiting for it. `environ` is for it alone; `module` stands in for the command's."""
-        address = f"127.0.0.1:{free_port()}"
+        address = f"127.0.0.1:{port or free_port()}"
         return self._start(name, "dispatcher", ["dispatcher", "--listen", address], address, environ, module)
 
     def start_worker(self, name: str = "worker") -> Member:

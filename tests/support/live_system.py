@@ -88,7 +88,7 @@ class LiveSystem:
             for number in range(1, self._size.control_planes + 1):
                 self.control_planes.append(self.fleet.start_control_plane(f"controlplane-{number}"))
             for number in range(1, self._size.dispatchers + 1):
-                self.dispatchers.append(self.fleet.start_dispatcher(f"dispatcher-{number}"))
+                self.dispatchers.append(await self.start_dispatcher(f"dispatcher-{number}"))
             await until_served(self.fleet, dispatchers=self._size.dispatchers)
             for number in range(1, self._size.workers + 1):
                 self.start_worker(f"worker-{number}")
@@ -114,6 +114,10 @@ class LiveSystem:
     def import_path(self) -> str:
         """PYTHONPATH of a worker process, which starts in another directory."""
         return os.pathsep.join(part for part in sys.path if part)
+
+    async def start_dispatcher(self, name: str) -> Member:
+        """Start one without waiting for it. For systems that stand in a dispatcher's way."""
+        return self.fleet.start_dispatcher(name)
 
     def start_worker(self, name: str, slots: int = 20) -> None:
         environ = {

@@ -38,6 +38,7 @@ OTHER_VARIABLES = frozenset(
         "TIDEWHEEL_SCHEDULED_FOR",
         "TIDEWHEEL_WORKER",
         "TIDEWHEEL_DEMO_LOG",
+        "TIDEWHEEL_FAILPOINTS",
     }
 )
 # The standard variables of others that set a key of ours too, the stronger ones last; our own name for it wins.

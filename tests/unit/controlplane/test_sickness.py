@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.membership import Load, Membership, Roster
-from controlplane.sickness import SEIZE_AFTER_S, WELL_AFTER_S, WORKERS_AFTER_S, Condition
+from controlplane.sickness import ALONE_S, SEIZE_AFTER_S, WELL_AFTER_S, WORKERS_AFTER_S, Condition
 from core.ailments import AilmentKind
 from core.config import ControlPlaneSettings
 from core.coord.layout import Member
@@ -81,6 +81,15 @@ async def test_who_fall_ill_almost_together_are_ill_together(ward: Ward) -> None
     await ward.live(1.0)
     ward.ail(AilmentKind.DATABASE, "b", "c")
     assert (await ward.live(30)).suspects == frozenset()
+
+
+async def test_who_hears_last_that_the_database_is_back_is_not_sick_alone(ward: Ward) -> None:
+    ward.ail(AilmentKind.DATABASE, "a", "b", "c")
+    await ward.live(10)
+    ward.heal(AilmentKind.DATABASE, "a", "b")
+    assert (await ward.live(ALONE_S - 0.3)).suspects == frozenset()
+    ward.heal(AilmentKind.DATABASE, "c")
+    assert (await ward.live(5)).keepers == set("abc")
 
 
 async def test_two_sick_with_different_ailments_and_nobody_well_keep_what_they_have(ward: Ward) -> None:

@@ -1,0 +1,134 @@
+"""A dispatcher that hangs but stays connected loses its shards, and only while others are well; then it joins again.
+
+One system for all of them: each test ends with the patient as a dispatcher among others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.support.ailing_system import HELD_UP_S, AilingSystem
+from tests.support.live_system import Size
+from tests.support.polling import eventually
+from tests.support.steady_load import SteadyLoad
+from tools.servers.homes import temporary_home
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# About three times what it takes to find an ailment, to order the takeover, and to take up the shards.
+LOST_WITHIN_S = 25.0
+BACK_WITHIN_S = 60.0
+# A takeover begins some four seconds after the fault; a busy machine may take a while longer over it.
+LATE_LIMIT_S = 20.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def live() -> AsyncIterator[AilingSystem]:
+    """Two control planes, three dispatchers of which the first is the patient, two workers."""
+    with temporary_home() as home:
+        async with AilingSystem(home, size=Size(dispatchers=3)) as system:
+            yield system
+
+
+async def _has_shards(live: AilingSystem) -> None:
+    await eventually(lambda: live.owned_shards(live.patient), within_s=BACK_WITHIN_S, what="the patient has shards")
+
+
+async def _loses_its_shards(live: AilingSystem) -> None:
+    async def lost() -> bool:
+        return not await live.owned_shards(live.patient)
+
+    await eventually(lost, within_s=LOST_WITHIN_S, what="the patient loses its shards")
+
+
+def _said(live: AilingSystem, reason: str) -> bool:
+    """Whether a leader gave `reason` for taking the patient's shards."""
+    who = live.owner_id(live.patient)
+    logs = [plane.child.log.read_text() for plane in live.control_planes]
+    return any(f"{who} is to lose its shards: {reason}" in log for log in logs)
+
+
+async def _judge(live: AilingSystem, load: SteadyLoad) -> None:
+    await load.judge(within_s=90)
+    assert load.late_s()[-1] < LATE_LIMIT_S
+
+
+async def test_cut_off_from_the_database_alone(live: AilingSystem) -> None:
+    await _has_shards(live)
+    load = await SteadyLoad(live, 20).begin()
+    await asyncio.sleep(2)
+    assert live.database_proxy is not None
+    live.database_proxy.stall()
+    try:
+        await _loses_its_shards(live)
+    finally:
+        live.database_proxy.heal()
+    assert _said(live, "database unreachable")
+    await _judge(live, load)
+    await _has_shards(live)
+
+
+async def test_with_its_event_loop_blocked(live: AilingSystem) -> None:
+    await _has_shards(live)
+    refused = await live.metric(live.patient, "tidewheel_refused_writes_total")
+    load = await SteadyLoad(live, 20).begin()
+    await asyncio.sleep(2)
+    live.block_event_loop()
+    await _loses_its_shards(live)
+    assert _said(live, "its last report came")
+    await _judge(live, load)
+
+    async def was_refused() -> bool:
+        return await live.metric(live.patient, "tidewheel_refused_writes_total") > refused
+
+    await eventually(was_refused, within_s=3 * HELD_UP_S, what="what it wrote on waking is refused")
+    await _has_shards(live)
+
+
+async def test_with_its_due_loop_standing_still(live: AilingSystem) -> None:
+    await _has_shards(live)
+    load = await SteadyLoad(live, 20).begin()
+    await asyncio.sleep(2)
+    live.hold_due_loop()
+    await _loses_its_shards(live)
+    assert _said(live, "due loop stands still")
+    await _judge(live, load)
+    await _has_shards(live)
+
+
+async def test_out_of_reach_of_the_workers(live: AilingSystem) -> None:
+    await _has_shards(live)
+    load = await SteadyLoad(live, 20).begin()
+    await asyncio.sleep(2)
+    proxy = live.worker_proxy
+    assert proxy is not None
+    await proxy.refuse()
+    proxy.cut()
+    try:
+        await _loses_its_shards(live)
+        assert _said(live, "workers unreachable")
+        await load.judge(within_s=90)
+    finally:
+        await proxy.start()
+    await _has_shards(live)
+
+
+async def test_what_ails_everybody_moves_nothing(live: AilingSystem) -> None:
+    await _has_shards(live)
+    database = live.backing.database
+    assert database is not None
+    await asyncio.sleep(5)  # whatever the last test left to be placed
+    before = await live.rows("SELECT shard, term, owner FROM shard_terms WHERE state = 1 ORDER BY shard, term")
+    database.freeze()
+    try:
+        await asyncio.sleep(HELD_UP_S)
+    finally:
+        database.thaw()
+    load = await SteadyLoad(live, 6).begin()
+    await load.judge(within_s=90)
+    after = await live.rows("SELECT shard, term, owner FROM shard_terms WHERE state = 1 ORDER BY shard, term")
+    assert after == before
