@@ -70,10 +70,18 @@ class Size:
 class LiveSystem:
     """Control planes, dispatchers and sink workers (two of each, unless `size` says otherwise) over own servers."""
 
-    def __init__(self, home: Path, environ: dict[str, str] | None = None, size: Size | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        environ: dict[str, str] | None = None,
+        size: Size | None = None,
+        *,
+        etcd_endpoints: tuple[str, ...] = (),
+    ) -> None:
+        """With `etcd_endpoints` it stands on that etcd, and starts none of its own."""
         self.home = home
         self.sink = home / "sink.jsonl"
-        self.backing = Backing(home / "data")
+        self.backing = Backing(home / "data", etcd_endpoints=etcd_endpoints)
         self.environ = {**QUICK, **(environ or {})}
         self._size = size or Size()
         self.dispatchers: list[Member] = []
