@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from core.store.database import DatabaseConfig
 from core.zones import use_pinned_tzdata
@@ -20,6 +21,10 @@ from tools.servers.postgres import PostgresServer
 # Set for one run, it puts that run on a CockroachDB instead of the session's own PostgreSQL.
 COCKROACH_URL = os.environ.get("TIDEWHEEL_COCKROACH_URL", "")
 ISOLATION_LEVELS = ("SERIALIZABLE",) if COCKROACH_URL else ("READ COMMITTED", "SERIALIZABLE")
+
+# A busy machine decides nothing: neither how long an example takes nor how long it takes to draw one.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
