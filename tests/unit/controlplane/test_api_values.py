@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidewheel.v1 import job_pb2
+from tidewheel.v1 import calendar_service_pb2, job_pb2
 
 from controlplane.api import page_tokens
 from controlplane.api.decode_schedule import decode_schedule, duration, encode_schedule, timestamp
@@ -18,6 +18,7 @@ from controlplane.api.etags import check_etag, etag_of
 from controlplane.api.explain import explain
 from controlplane.api.fields import duration_us, instant_us
 from controlplane.api.job_views import JobViews
+from controlplane.api.violations import BadRequest, Violations
 from core.civil import END_US
 from core.enumerator import Enumerator
 from core.errors import Invalid, StaleEtag
@@ -149,6 +150,25 @@ class TestPageTokens:
         for key in (["a"], [1], [True, "a"], []):
             with pytest.raises(Invalid, match="page_token"):
                 page_tokens.decode(page_tokens.encode(self.LISTING, key), self.LISTING, shape=(int, str))  # type: ignore[arg-type]
+
+    def test_tell_their_fault_together_with_all_that_was_found_before(self) -> None:
+        request = calendar_service_pb2.ListCalendarsRequest(page_size=-1, page_token="?")
+        faults = Violations()
+        faults.add("namespace", "is wrong")
+        with pytest.raises(BadRequest) as refused:
+            page_tokens.page(request, self.LISTING, faults, (str,), page_tokens.name)
+        assert [fault.field for fault in refused.value.violations] == ["namespace", "page_size", "page_token"]
+
+    def test_with_a_size_are_what_a_page_is_asked_for_by(self) -> None:
+        request = calendar_service_pb2.ListCalendarsRequest(page_size=7)
+        assert page_tokens.page(request, self.LISTING, Violations(), (str,), page_tokens.name) == (7, None)
+        request.page_token = page_tokens.encode(self.LISTING, ["a"])
+        assert page_tokens.page(request, self.LISTING, Violations(), (str,), page_tokens.name) == (7, "a")
+
+    @pytest.mark.parametrize("version", [-1, 2**63])
+    def test_that_name_no_possible_version_are_refused(self, version: int) -> None:
+        with pytest.raises(Invalid, match="is not a page token of this service"):
+            page_tokens.version([version])
 
 
 def test_an_etag_names_one_version_of_one_job() -> None:
