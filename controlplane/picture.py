@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 from controlplane.loads import NO_LOADS, LoadView
 from controlplane.membership import Roster
 from controlplane.placement import Target
+from core.clock import US_PER_S
 from core.coord.layout import Member
 from core.fence import TermRow
 from core.states import PlacementRuleKind, TermState
 from core.store.move_records import MoveRecord
 from core.store.placement_rules import PlacementRule
+
+# A target that has not split by then is not going to: the order is withdrawn, and the move rolled back a little later.
+ORDER_STANDS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Picture:
     rules: Standing = field(default_factory=Standing)
     loads: LoadView = NO_LOADS
     now_us: int = 0
+    # When this tenure began: an order waits no longer for that there was no leader before.
+    began_us: int = 0
 
     def open_terms(self, shard: int) -> list[TermRow]:
         """Its open terms in the order of their ranges: one, or two during a hand-off; none before the first claim."""
@@ -75,6 +81,14 @@ class Picture:
             if tail is not None:
                 homes[shard] = tail.owner if move is None else move.to_dispatcher
         return homes
+
+    def order_age_s(self, move: MoveRecord) -> float:
+        """For how long an ordered move has had a leader who kept its order in the plan."""
+        return (self.now_us - max(move.ordered_us, self.began_us)) / US_PER_S
+
+    def order_stands(self, move: MoveRecord) -> bool:
+        """Whether the order of a move that is ordered belongs into the plan."""
+        return self.order_age_s(move) <= ORDER_STANDS_S
 
     @property
     def eligible(self) -> frozenset[str]:

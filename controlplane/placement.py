@@ -8,7 +8,7 @@ which leaves alone what is about even. docs/placement.md says what is weighed ag
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 # A round that has begun evens out to within this part of the tolerance, so that noise does not begin the next one.
@@ -122,6 +122,8 @@ class _Tally:
         self.target = target
         self.load = 0.0
         self.count = 0
+        # In one round nobody both gives and receives: what comes of such moves is not worth them.
+        self.gave = self.received = False
         # Movable ones, by cost and number.
         self.movable: list[tuple[float, int]] = []
 
@@ -204,6 +206,8 @@ class _Round:
             for target in reversed(by_load):
                 if target.relative >= source.relative or not self._worth_looking(source, target):
                     break
+                if source.received or target.gave:
+                    continue
                 found = None if _processors_forbid(source.target, target.target) else self._pick(source, target)
                 if found is not None:
                     return self._carry_out(source, target, found)
@@ -232,6 +236,7 @@ class _Round:
     def _carry_out(self, source: _Tally, target: _Tally, found: tuple[float, int]) -> Step:
         cost, shard = found
         source.movable.remove(found)  # and it is not movable at its target: one move a shard and round
+        source.gave = target.received = True
         source.lose(cost)
         target.take(shard, cost)
         return Step(shard, source.target.dispatcher_id, target.target.dispatcher_id)
@@ -242,35 +247,3 @@ def _processors_forbid(source: Target, target: Target) -> bool:
     if source.cpu is None or target.cpu is None:
         return False
     return target.cpu > source.cpu + _BUSIER or (target.cpu >= _BUSY and target.cpu >= source.cpu)
-
-
-def place(shards: Sequence[int], dispatchers: Collection[str], present: Mapping[int, str]) -> dict[int, str]:
-    """A dispatcher for each shard; shares differ by at most one.
-
-    `present` says where a shard is, or is on its way to, if it may stay there; entries that name no one of
-    `dispatchers` are shards without a home. Empty when there are no dispatchers.
-    """
-    if not dispatchers:
-        return {}
-    held: dict[str, list[int]] = {dispatcher: [] for dispatcher in sorted(dispatchers)}
-    homeless: list[int] = []
-    for shard in sorted(shards):
-        held.get(present.get(shard, ""), homeless).append(shard)
-    shares = _shares(len(shards), held)
-    placed: dict[int, str] = {}
-    for dispatcher, kept in held.items():
-        placed.update(dict.fromkeys(kept[: shares[dispatcher]], dispatcher))
-        homeless += kept[shares[dispatcher] :]
-        shares[dispatcher] -= min(len(kept), shares[dispatcher])
-    for shard in sorted(homeless):
-        roomiest = min(shares, key=lambda each: (-shares[each], each))
-        placed[shard] = roomiest
-        shares[roomiest] -= 1
-    return placed
-
-
-def _shares(shard_count: int, held: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """How many shards each is to have. The larger shares go to those that hold most: fewer shards move."""
-    base, larger = divmod(shard_count, len(held))
-    by_holding = sorted(held, key=lambda each: (-len(held[each]), each))
-    return {dispatcher: base + (position < larger) for position, dispatcher in enumerate(by_holding)}

@@ -8,12 +8,12 @@ the rows. Answers are made by the caller's `render`, and a repeat of a call gets
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from controlplane.balancing import rebalancing, wishes
 from controlplane.leader import Seat
 from controlplane.picture import Picture, Standing, by_shard, open_terms, standing_of
+from controlplane.placement_store import PlacementStore
 from controlplane.preview import Preview, preview_of
-from controlplane.rebalancer import rebalancing, wishes
 from core.config import ControlPlaneSettings
 from core.coord.ports import CoordView
 from core.errors import Conflict, Invalid, NotFound, Unavailable
@@ -23,9 +23,7 @@ from core.states import MoveCause, PlacementRuleKind
 from core.store.audit import Call
 from core.store.cluster import Cluster
 from core.store.move_records import MoveRecord, MoveWish
-from core.store.moves import Moves
-from core.store.placement_rules import PlacementRule, PlacementRules
-from core.store.terms import Terms
+from core.store.placement_rules import PlacementRule
 
 RenderMoves = Callable[[Sequence[MoveRecord]], bytes]
 RenderRule = Callable[[PlacementRule], bytes]
@@ -38,15 +36,6 @@ class NotLeading(Unavailable):
         where = f"ask the leader at {leader_address}" if leader_address else "nobody leads at the moment"
         super().__init__(f"this replica does not lead: {where}")
         self.leader_address = leader_address
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementStore:
-    """The rows that requests read and write."""
-
-    terms: Terms
-    moves: Moves
-    rules: PlacementRules
 
 
 class PlacementRequests:

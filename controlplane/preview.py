@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from controlplane.balancing import pinned, rebalancing
 from controlplane.picture import Picture
-from controlplane.rebalancer import pinned, rebalancing
 from core.config import ControlPlaneSettings
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import dataclass
 
 import grpc
@@ -21,8 +22,11 @@ from controlplane.api.cluster_reads import Replica
 from controlplane.api.server import ApiServer
 from controlplane.election import Campaign
 from controlplane.hints import Hints
-from controlplane.leader import Leader
+from controlplane.leader import Duties, Leader
 from controlplane.missed_fires import Heard, MissedFires
+from controlplane.moves import MoveAccount
+from controlplane.placement_store import PlacementStore
+from controlplane.rebalancer import Rebalancer
 from controlplane.reports import LeaderServicer
 from controlplane.retention import Retention
 from core.buckets import BucketScale
@@ -33,10 +37,13 @@ from core.coord.layout import LeaderInfo
 from core.coord.settings import etcd_config, session_config
 from core.enumerator import Enumerator
 from core.errors import OutcomeUnknown, TidewheelError, Unavailable
+from core.failpoints import read_failpoints
 from core.rand import SystemRand
 from core.store.clock_probe import ClockProbe
 from core.store.cluster import Cluster, found_cluster
 from core.store.database import Database, DatabaseConfig, connect_with_patience
+from core.store.moves import Moves
+from core.store.placement_rules import PlacementRules
 from core.store.schema_check import wait_for_schema
 from core.store.terms import Terms
 from core.tasks import Tasks
@@ -209,7 +216,10 @@ def _parts(base: _Base) -> _Parts:
     coord = EtcdCoord(
         etcd_config(settings.etcd), session_config(settings.etcd), settings.cluster.name, clock, base.rand
     )
-    leader = Leader(coord, Terms(base.housekeeping), _cluster(base), settings.controlplane, clock, metrics)
+    store = PlacementStore(
+        Terms(base.housekeeping), Moves(base.housekeeping, clock), PlacementRules(base.housekeeping, clock)
+    )
+    leader = Leader(coord, _duties(base, store, metrics), settings.controlplane, clock, metrics)
     leader.watch(health.pulse("leader", _LEADER_PERIOD_S))
     hints = Hints(coord, clock, base.tasks)
     calls = Calls(gate, clock, base.rand, metrics, base.tracing, settings.controlplane.max_concurrent_calls)
@@ -230,6 +240,16 @@ def _parts(base: _Base) -> _Parts:
         monitor=MonitorServer(
             settings.controlplane.metrics_listen, registry, health, key="controlplane.metrics_listen"
         ),
+    )
+
+
+def _duties(base: _Base, store: PlacementStore, metrics: ControlPlaneMetrics) -> Duties:
+    settings, clock = base.settings.controlplane, base.clock
+    return Duties(
+        list(_cluster(base).shards),
+        store,
+        MoveAccount(store.moves, settings, clock, metrics, read_failpoints(os.environ)),
+        Rebalancer(store.moves, settings, clock, base.rand, base.replica_id),
     )
 
 

@@ -1,90 +1,70 @@
-"""Which moves the leader itself asks for: drains of dispatchers that leave, and rounds of evening out. Pure.
+"""Asks for the leader's own moves: drains at each look, rounds of evening out every `rebalance_interval_s`.
 
-Called by the leader at each step (drains) and now and then (rounds), and by preview.py. Frozen shards, shards on the
-move and shards that came lately stay where they are; an open move counts as if it had been made.
+Called by the leader. What it asks for becomes rows like those of operators; moves.py orders them within the budget. A
+dispatcher that joins is given its share at once, not only at the next round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from uuid import UUID
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
 
+from controlplane.balancing import drains, rebalancing, wishes
 from controlplane.picture import Picture
-from controlplane.placement import Homeless, Step, even_out, house
-from core.clock import US_PER_S
+from controlplane.placement import Step
+from core.clock import Clock
 from core.config import ControlPlaneSettings
-from core.fence import TermRow
-from core.states import MoveCause
-from core.store.move_records import MoveWish
+from core.rand import Rand
+from core.states import MoveCause, MoveState
+from core.store.moves import Moves
 
-# Drains are more urgent than other moves, and have so many times their budget.
-DRAINS_AT_ONCE = 4
-# Terms that did not come of a plan: no residency has to be waited for, since no plan could go back and forth by them.
-_UNPLANNED = frozenset({"first claim", "takeover"})
+log = logging.getLogger(__name__)
 
 
-def residency_us(term: TermRow, settings: ControlPlaneSettings) -> int:
-    """For how long the term must have been open before rebalancing may end it."""
-    return 0 if term.reason in _UNPLANNED else round(settings.min_residency_s * US_PER_S)
+class Rebalancer:
+    """One replica's; what it remembers is when the last round was, and who was there."""
 
+    def __init__(self, moves: Moves, settings: ControlPlaneSettings, clock: Clock, rand: Rand, author: str) -> None:
+        self._moves = moves
+        self._settings = settings
+        self._clock = clock
+        self._rand = rand
+        self._author = author
+        self._round_s = clock.monotonic_s()
+        self._met: frozenset[str] = frozenset()
 
-def drains(picture: Picture, settings: ControlPlaneSettings) -> list[Step]:
-    """The moves to ask for now so that leaving dispatchers lose their shards, within the budget of drains."""
-    targets = picture.targets()
-    room = DRAINS_AT_ONCE * settings.moves_at_once - len(picture.moves)
-    if not targets or room <= 0 or picture.rules.all_frozen:
-        return []
-    leaving, homes = picture.leaving, picture.heads()
-    waiting = [shard for shard, home in homes.items() if home in leaving and _is_movable(picture, shard)]
-    costs = picture.loads.costs(picture.shards)
-    first = sorted(waiting, key=lambda shard: (-costs[shard], shard))[:room]
-    homeless = [Homeless(shard, picture.zone_of(homes[shard])) for shard in first]
-    placed = house(homeless, targets, homes, costs, settings.rebalance_tolerance)
-    return [Step(shard, homes[shard], placed[shard]) for shard in sorted(placed)]
+    def begin(self) -> None:
+        """A tenure begins: the first round comes when loads have been heard."""
+        self._round_s, self._met = self._clock.monotonic_s(), frozenset()
 
+    async def ask(self, picture: Picture, rebalancing_left: int) -> Picture:
+        """Ask for what should move now; the picture with the moves that came of it."""
+        drained = drains(picture, self._settings)
+        picture = await self._write(picture, drained, MoveCause.DRAIN, "its dispatcher is drained")
+        if self._is_due(picture):
+            waiting = sum(
+                move.cause is MoveCause.REBALANCE and move.state is MoveState.PENDING for move in picture.moves.values()
+            )
+            evened = rebalancing(picture, self._settings, limit=max(0, rebalancing_left - waiting))
+            picture = await self._write(picture, evened, MoveCause.REBALANCE, "loads were uneven")
+        return picture
 
-def rebalancing(picture: Picture, settings: ControlPlaneSettings, *, limit: int, always: bool = False) -> list[Step]:
-    """The moves of a round now, at most `limit`; with `always` even where the loads are about even."""
-    if picture.rules.all_frozen:
-        return []
-    return even_out(
-        picture.targets(),
-        picture.heads(),
-        picture.loads.costs(picture.shards),
-        frozenset(pinned(picture, settings)),
-        settings.rebalance_tolerance,
-        limit=limit,
-        always=always,
-    )
+    def _is_due(self, picture: Picture) -> bool:
+        if picture.roster.settling or not self._settings.rebalance:
+            return False
+        now_s, eligible = self._clock.monotonic_s(), picture.eligible
+        joined = eligible - self._met
+        if not joined and now_s - self._round_s < self._settings.rebalance_interval_s:
+            return False
+        self._round_s, self._met = now_s, eligible
+        return True
 
-
-def pinned(picture: Picture, settings: ControlPlaneSettings) -> dict[int, str]:
-    """The owned shards that a round must leave where they are, each with the reason in words."""
-    found: dict[int, str] = {}
-    for shard in picture.shards:
-        tail = picture.tail(shard)
-        if tail is None:
-            continue
-        if shard in picture.moves or len(picture.open_terms(shard)) > 1:
-            found[shard] = "on the move"
-        elif picture.rules.holds(shard):
-            found[shard] = "frozen"
-        elif picture.now_us - tail.opened_us < residency_us(tail, settings):
-            found[shard] = f"moved less than {settings.min_residency_s:g} s ago"
-    return found
-
-
-def wishes(
-    steps: Iterable[Step], picture: Picture, cause: MoveCause, reason: str, new_id: Callable[[], UUID]
-) -> list[MoveWish]:
-    """The rows to be written for these moves; each names the term that it is to replace."""
-    made = []
-    for step in steps:
-        tail = picture.tail(step.shard)
-        if tail is not None and tail.owner == step.source:
-            made.append(MoveWish(new_id(), step.shard, tail.owner, tail.term, step.target, cause, reason))
-    return made
-
-
-def _is_movable(picture: Picture, shard: int) -> bool:
-    return shard not in picture.moves and not picture.rules.holds(shard) and len(picture.open_terms(shard)) == 1
+    async def _write(self, picture: Picture, steps: Sequence[Step], cause: MoveCause, reason: str) -> Picture:
+        if not steps:
+            return picture
+        made = await self._moves.plan(wishes(steps, picture, cause, reason, self._rand.uuid), author=self._author)
+        if made:
+            targets = sorted({move.to_dispatcher for move in made})
+            log.info("%s: %d shards are to move to %s", reason, len(made), ", ".join(targets))
+        return replace(picture, moves={**picture.moves, **{move.shard: move for move in made}})

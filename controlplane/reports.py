@@ -40,6 +40,8 @@ class LeaderServicer(internal_pb2_grpc.LeaderServiceServicer):
                     membership.stream_opened(dispatcher_id)
                 load = Load(report.fires_per_second, report.open_runs, report.waiting_runs)
                 membership.report(dispatcher_id, load, _condition(report), draining=report.draining)
+                if self._seat.loads is not None:
+                    self._seat.loads.report(report)
                 if told != self._seat.plan_version:
                     told = self._seat.plan_version
                     yield internal_pb2.LeaderReply(plan_version=told)

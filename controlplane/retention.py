@@ -1,21 +1,25 @@
 """Retention: what is kept for a time only is removed after it, by the leader, in small chunks.
 
-Today that is the idempotency keys of the API: 7 days. Runs, skips, versions and the audit are kept.
+Today that is the idempotency keys of the API: 7 days; and moves of shards that have ended: 30 days. Runs, skips,
+versions and the audit are kept.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from core.clock import US_PER_S, Clock
 from core.errors import OutcomeUnknown, Unavailable
 from core.store.database import Database
+from core.store.moves import forget_old_moves
 from core.store.requests import forget_old
 
 log = logging.getLogger(__name__)
 
-REQUESTS_KEPT_US = 7 * 24 * 3600 * US_PER_S
+_DAY_US = 24 * 3600 * US_PER_S
+REQUESTS_KEPT_US = 7 * _DAY_US
+MOVES_KEPT_US = 30 * _DAY_US
 _EVERY_S = 600.0
 
 
@@ -39,10 +43,17 @@ class Retention:
 
     async def step(self) -> int:
         """Remove everything that is old by now; returns how many rows."""
-        removed = 0
-        before_us = self._clock.now_us() - REQUESTS_KEPT_US
-        while found := await forget_old(self._database, before_us=before_us):
-            removed += found
-        if removed:
-            log.info("removed %d idempotency keys older than 7 days", removed)
-        return removed
+        now_us, database = self._clock.now_us(), self._database
+        keys = await _all(lambda: forget_old(database, before_us=now_us - REQUESTS_KEPT_US))
+        moves = await _all(lambda: forget_old_moves(database, before_us=now_us - MOVES_KEPT_US))
+        if keys or moves:
+            log.info("removed %d idempotency keys older than 7 days, %d moves older than 30 days", keys, moves)
+        return keys + moves
+
+
+async def _all(chunk: Callable[[], Awaitable[int]]) -> int:
+    """Remove chunk after chunk until nothing is left; returns how many rows."""
+    removed = 0
+    while found := await chunk():
+        removed += found
+    return removed

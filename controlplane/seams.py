@@ -7,6 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 from core.ailments import AilmentKind
+from core.states import MoveCause, MoveState
 from core.telemetry.metrics import MissedFire
 from core.telemetry.run_traces import TraceContext
 
@@ -23,6 +24,12 @@ class ControlPlaneMetrics(Protocol):
     def set_ailing(self, dispatchers: Mapping[AilmentKind, int]) -> None: ...
 
     def planned_moves(self, shards: int) -> None: ...
+
+    def move_ended(self, cause: MoveCause, end: MoveState) -> None: ...
+
+    def plan_refused(self) -> None: ...
+
+    def set_imbalance(self, part: float) -> None: ...
 
     def set_missed(self, counts: Mapping[MissedFire, int]) -> None: ...
 
@@ -67,6 +74,15 @@ class Silent:
         """Nobody asks."""
 
     def planned_moves(self, shards: int) -> None:
+        """Nobody asks."""
+
+    def move_ended(self, cause: MoveCause, end: MoveState) -> None:
+        """Nobody asks."""
+
+    def plan_refused(self) -> None:
+        """Nobody asks."""
+
+    def set_imbalance(self, part: float) -> None:
         """Nobody asks."""
 
     def set_missed(self, counts: Mapping[MissedFire, int]) -> None:

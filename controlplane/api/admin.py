@@ -19,7 +19,8 @@ from controlplane.api.servicers import servicer_of
 from controlplane.api.shard_moves import ShardMoves
 from controlplane.api.shard_reads import ShardReads
 from controlplane.leader import Seat
-from controlplane.placement_requests import PlacementRequests, PlacementStore
+from controlplane.placement_requests import PlacementRequests
+from controlplane.placement_store import PlacementStore
 from core.clock import DatabaseClock
 from core.config import ControlPlaneSettings
 from core.coord.ports import LeaderCoord

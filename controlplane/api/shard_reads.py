@@ -15,7 +15,7 @@ from controlplane.api.leader_view import LeaderView
 from controlplane.api.placement_views import encode_move
 from controlplane.api.servicers import Handlers
 from controlplane.loads import ShardLoad
-from controlplane.placement_requests import PlacementStore
+from controlplane.placement_store import PlacementStore
 from core.clock import US_PER_S, DatabaseClock
 from core.errors import Invalid
 from core.fence import TermRow

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from core.ailments import AilmentKind
 from core.clock import US_PER_S, Clock, DatabaseClock
-from core.states import ENDED_RUN_STATES, AttemptOutcome, RunState, SkipReason
+from core.states import ENDED_RUN_STATES, AttemptOutcome, MoveCause, MoveState, RunState, SkipReason
 from core.telemetry.collectors import CounterReading, GaugeReading, StageHistogram
 
 LATENESS_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -272,6 +272,26 @@ class ControlPlaneMetrics:
         self._planned = Counter(
             "tidewheel_planned_moves", "Shards that this leader's plans gave to another dispatcher.", registry=registry
         )
+        ended = Counter(
+            "tidewheel_moves_ended",
+            "Planned moves of shards that ended, by who wanted them and how they ended.",
+            ["cause", "end"],
+            registry=registry,
+        )
+        ends = (MoveState.COMPLETED, MoveState.ROLLED_BACK)
+        self._moves_ended = {
+            (cause, end): ended.labels(cause.name.lower(), end.name.lower()) for cause in MoveCause for end in ends
+        }
+        self._refused_plans = Counter(
+            "tidewheel_refused_plans",
+            "Plans that were not written: another replica leads, or etcd did not take them.",
+            registry=registry,
+        )
+        self._imbalance = Gauge(
+            "tidewheel_load_imbalance",
+            "Largest difference of a dispatcher's load from its fair one, as a part of the fair one.",
+            registry=registry,
+        )
         self._missed = _children(
             Gauge(
                 "tidewheel_missed_fires",
@@ -309,6 +329,16 @@ class ControlPlaneMetrics:
 
     def planned_moves(self, shards: int) -> None:
         self._planned.inc(shards)
+
+    def move_ended(self, cause: MoveCause, end: MoveState) -> None:
+        """A planned move reached COMPLETED or ROLLED_BACK."""
+        self._moves_ended[cause, end].inc()
+
+    def plan_refused(self) -> None:
+        self._refused_plans.inc()
+
+    def set_imbalance(self, part: float) -> None:
+        self._imbalance.set(part)
 
     def set_missed(self, counts: Mapping[MissedFire, int]) -> None:
         """What is overdue now, by reason; a reason that is missing has none."""

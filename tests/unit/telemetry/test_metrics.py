@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 
 from core.ailments import AilmentKind
 from core.clock import US_PER_S, ClockReading, DatabaseClock
-from core.states import AttemptOutcome, RunState, SkipReason
+from core.states import AttemptOutcome, MoveCause, MoveState, RunState, SkipReason
 from core.telemetry.health import Health
 from core.telemetry.metrics import (
     ControlPlaneMetrics,
@@ -35,6 +35,8 @@ LABELS: dict[str, set[str]] = {
     "reason": {member.name.lower() for member in (*SkipReason, *MissedFire)},
     "loop": {"due", "lead"},
     "ailment": {kind.name.lower() for kind in AilmentKind},
+    "cause": {cause.name.lower() for cause in MoveCause},
+    "end": {MoveState.COMPLETED.name.lower(), MoveState.ROLLED_BACK.name.lower()},
     "method": {"/tidewheel.v1.JobService/GetJob"},
     "code": {"OK"},
 }
@@ -199,12 +201,17 @@ def test_a_control_plane_shows_its_view_and_its_calls(everything: Everything) ->
     controlplane.set_members(2, 5)
     controlplane.suspected()
     controlplane.planned_moves(6)
+    controlplane.move_ended(MoveCause.DRAIN, MoveState.COMPLETED)
+    controlplane.plan_refused()
+    controlplane.set_imbalance(0.25)
     shown = {
         "tidewheel_leader": 1,
         "tidewheel_dispatchers": 2,
         "tidewheel_unowned_shards": 5,
         "tidewheel_suspicions_total": 1,
         "tidewheel_planned_moves_total": 6,
+        "tidewheel_refused_plans_total": 1,
+        "tidewheel_load_imbalance": 0.25,
     }
     assert {name: everything.value(name) for name in shown} == shown
     call = {"method": "/tidewheel.v1.JobService/GetJob"}
