@@ -200,6 +200,14 @@ class ChaosSystem:
         victim.member.child.thaw()
         victim.frozen = False
 
+    async def end(self, victim: Watched, within_s: float = 60.0) -> int:
+        """SIGTERM, and wait for its end; returns its exit code."""
+        victim.member.child.process.terminate()
+        self.live.fleet.members.remove(victim.member)
+        code = await asyncio.to_thread(victim.member.child.process.wait, within_s)
+        victim.ended_us = now_us()
+        return code
+
     def kill_control_plane(self, member: Member) -> None:
         self.note(f"kill -9 {member.name}")
         self.live.fleet.kill(member)

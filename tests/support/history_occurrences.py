@@ -7,7 +7,7 @@ over, and that has to lie within the call that made it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from core.states import ENDED_RUN_STATES, JobState, RunCause, RunState, SkipReason
@@ -23,12 +23,17 @@ CHANGES = {"create", "edit", "pause", "resume", "delete"}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Instants in (after_us, until_us] of one version: what occurs there (None: nothing, the job is paused)."""
+    """Instants in (after_us, until_us] of one version: what occurs there (None: nothing, the job is deleted).
+
+    Its edit committed at `edited_us`. Its occurrences up to `may_until_us`, when the next edit committed, may run too.
+    """
 
     job_id: str
     version: int
     after_us: int
     until_us: int
+    edited_us: int
+    may_until_us: int
     schedule: Periodic | None
     overlap: str
     paused: bool
@@ -65,8 +70,10 @@ class OccurrenceJudge:
                 expected[span.job_id].add(at_us)
                 if not span.paused:
                     self._owed(span.job_id, at_us, span)
-                elif self._runs[span.job_id][at_us]:
+                elif self._runs[span.job_id][at_us] and at_us > span.edited_us:
                     self._say(Invariant.NONE_INVENTED, f"ran at {at_us}, while the job was paused", span)
+            # What was due when the next version had taken over, and its edit had not committed, may go either way.
+            expected[span.job_id].update(span.schedule.between(span.until_us, span.may_until_us))
         for job_id, by_instant in self._runs.items():
             self._repeated(job_id, by_instant, expected.get(job_id))
         self._at_rest()
@@ -168,10 +175,15 @@ class OccurrenceJudge:
                 row["version"],
                 row["cutover_us"],
                 until_us,
+                self._edited_us(row, row["cutover_us"]),
+                until_us if following is None else self._edited_us(following, until_us),
                 None if state is JobState.DELETED else schedule,
                 overlap,
                 state is JobState.PAUSED,
             )
+
+    def _edited_us(self, version: Row, otherwise_us: int) -> int:
+        return self._writes.edited_us.get((version["job_id"], version["version"]), otherwise_us)
 
     def _cut_over(self, said: Said, row: Row) -> None:
         within = said.called_us - CLOCK_US <= row["cutover_us"]
@@ -180,9 +192,3 @@ class OccurrenceJudge:
         if not within:
             self._say(Invariant.CALLS_STAND, "a version took over outside of its call", said, row)
 
-
-def owed_instants(judged: Iterable[Span]) -> int:
-    """How many occurrences these spans have, for reports."""
-    return sum(
-        len(span.schedule.between(span.after_us, span.until_us)) for span in judged if span.schedule and not span.paused
-    )

@@ -38,6 +38,8 @@ class Writes:
         self.returned: set[tuple[str, int]] = set()
         # (job id, first instant of a skip) -> whether another run of the job was open as it was recorded.
         self.beside_open_run: dict[tuple[str, int], bool] = {}
+        # (job id, version) -> when the edit that made it committed.
+        self.edited_us: dict[tuple[str, int], int] = {}
         self._at_us = 0
 
     def judge(self) -> list[Violation]:
@@ -61,6 +63,8 @@ class Writes:
         self._run_rows(by_table["runs"], by_table["attempts"])
         for change in by_table["skips"]:
             self._skip(change.row)
+        for change in by_table["jobs"]:
+            self.edited_us.setdefault((change.row["job_id"], change.row["version"]), self._at_us)
         for change in by_table["shard_floors"]:
             self._floor(change.row)
         for change in by_table["shard_marks"]:
