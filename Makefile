@@ -1,6 +1,6 @@
 # Every target prepares .venv first where it needs it; a second run is instant. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long check bench picture clean
+.PHONY: help install demo test test-long chaos check bench picture clean
 
 python := .venv/bin/python
 # How many files of tests run at once: most tests wait for a server, so more than there are cores; fewer where they
@@ -27,6 +27,9 @@ test: install ## run every test on real servers that it starts itself: four file
 
 test-long: install ## run the longer suites
 	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && $(python) -m pytest -m long
+
+chaos: install ## moves and faults under load until CHAOS_SECONDS are over, judged by a history checker (SEED=… to repeat)
+	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && CHAOS_SECONDS=$(CHAOS_SECONDS) SEED=$(SEED) $(python) -m tests.chaos
 
 check: install ## style, types, import rules, SQL rules, generated code and tidiness
 	$(python) -m ruff check

@@ -12,11 +12,12 @@ import asyncpg
 import pytest
 
 from core.clock import US_PER_S
+from core.fence import TermRow
 from core.states import AttemptOutcome, RunState
 from core.store.completion import Ending
 from core.store.leases import LeaseOrder
 from core.store.marks import Raise
-from core.store.terms import Claim
+from core.store.terms import Claim, Drained, Split
 from tests.support.history import report
 from tests.support.history_check import names
 from tests.support.history_room import judged
@@ -84,6 +85,27 @@ async def a_claim_names_a_term_as_it_was_before_its_split(world: StoreWorld) -> 
     await claim(world, Claim(0, term))
 
 
+async def a_shard_is_handed_off(world: StoreWorld) -> None:
+    term = await world.own(0)
+    await split(world, term, world.bucket + 1, OTHER)
+
+
+async def a_shard_is_handed_on_before_it_has_arrived(world: StoreWorld) -> None:
+    await a_shard_is_handed_off(world)
+    await split(world, (await world.terms.history(0))[1], world.bucket + 2, "dispatcher-c")
+
+
+async def the_new_owner_closes_too_soon(world: StoreWorld) -> None:
+    await a_shard_is_handed_off(world)
+    before, after = await world.terms.history(0)
+    await world.terms.close_drained([Drained(before, after.term)], owner=OTHER, op_id=world.rand.uuid(), now_us=NOW_US)
+
+
+async def split(world: StoreWorld, term: TermRow, boundary: int, owner: str) -> None:
+    wish = Split(0, term, boundary)
+    await world.terms.split([wish], owner=owner, op_id=world.rand.uuid(), now_us=NOW_US, reason="move")
+
+
 async def claim(world: StoreWorld, wish: Claim) -> None:
     await world.terms.claim([wish], owner="dispatcher-c", op_id=world.rand.uuid(), now_us=NOW_US, reason="takeover")
 
@@ -136,6 +158,9 @@ SCENARIOS: list[tuple[str, Scenario, str]] = [
     ("end_included", an_owner_fires_what_lies_at_the_boundary, "VALID_TERM"),
     ("claim_names_nothing", somebody_claims_a_shard_as_if_nobody_had_it, "TERMS_TILE"),
     ("claim_names_no_range", a_claim_names_a_term_as_it_was_before_its_split, "TERMS_TILE"),
+    ("boundary_one_too_far", a_shard_is_handed_off, "TERMS_TILE"),
+    ("split_twice", a_shard_is_handed_on_before_it_has_arrived, "TERMS_TILE"),
+    ("closed_undrained", the_new_owner_closes_too_soon, "TERMS_TILE"),
     ("reaped_by_anyone", an_owner_reaps_what_came_home_to_another, "ONE_LEASE"),
     ("retry_lands_twice", an_attempt_fails_and_is_retried, "ONE_DUE_ROW"),
     ("retry_lands_anywhere", a_retry_lands_where_the_floor_has_passed, "ABOVE_FLOOR"),

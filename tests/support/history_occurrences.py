@@ -191,4 +191,3 @@ class OccurrenceJudge:
             within = within and row["cutover_us"] <= said.answered_us + CLOCK_US
         if not within:
             self._say(Invariant.CALLS_STAND, "a version took over outside of its call", said, row)
-

@@ -108,6 +108,8 @@ class Writes:
         if [row["from_bucket"] for row in rows] != ends[:-1] or ends[-1] != NO_END:
             spans = [(r["term"], r["from_bucket"], r["to_bucket"], TermState(r["state"]).name) for r in rows]
             self._say(Invariant.TERMS_TILE, f"shard {shard}: the terms do not tile", *spans[-6:])
+        if sum(row["state"] == TermState.OPEN for row in rows) > 2:
+            self._say(Invariant.TERMS_TILE, f"shard {shard}: more than two terms are open", *rows[-4:])
         ended = self._watermarks.get(shard, 0)
         for row in rows:
             if row["state"] == TermState.CLOSED and row["to_bucket"] > ended:

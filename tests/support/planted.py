@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import text
 
 import core.store
-from core.store.statement import Statement
+from core.store.statement import STATEMENTS, Statement
 
 Setter = Callable[[Any, str, Any], None]
 
@@ -28,22 +28,24 @@ class Planter:
     def __init__(self, put: Setter = setattr) -> None:
         self.put = put
 
-    def sql(self, module_name: str, name: str, old: str, new: str) -> None:
-        """In one statement, a piece of its text by another."""
-        module = importlib.import_module(module_name)
-        found: Statement = getattr(module, name)
-        assert old in found.sql, f"{module_name}.{name} has no {old!r} any more"
-        changed = found.sql.replace(old, new)
-        self.put(module, name, replace(found, sql=changed, clause=text(changed)))
+    def sql(self, name: str, old: str, new: str) -> None:
+        """In the statement of that name, a piece of its text by another."""
+        assert old in STATEMENTS[name].sql, f"the statement {name} has no {old!r} any more"
+        self._change(old, new, lambda found: found.name == name)
 
     def every_sql(self, old: str, new: str) -> None:
         """In each statement of the store that has it, a piece of its text by another."""
+        self._change(old, new, lambda found: old in found.sql)
+
+    def _change(self, old: str, new: str, wanted: Callable[[Statement], bool]) -> None:
+        """Where a statement is imported by other modules, in those too."""
         count = 0
         for info in pkgutil.iter_modules(core.store.__path__):
             module = importlib.import_module(f"core.store.{info.name}")
-            for name, value in list(vars(module).items()):
-                if isinstance(value, Statement) and old in value.sql:
-                    self.sql(module.__name__, name, old, new)
+            for name, found in list(vars(module).items()):
+                if isinstance(found, Statement) and old in found.sql and wanted(found):
+                    changed = found.sql.replace(old, new)
+                    self.put(module, name, replace(found, sql=changed, clause=text(changed)))
                     count += 1
         assert count, f"no statement has {old!r} any more"
 
@@ -139,21 +141,36 @@ def _named_like_its_host(planter: Planter) -> None:
 def _claim_names_nothing(planter: Planter) -> None:
     """A claim that names no term to replace opens one all the same where a term stands."""
     nobody = "NOT EXISTS (SELECT 1 FROM shard_terms e WHERE e.shard = i.shard)"
-    planter.sql("core.store.terms", "_OPEN", nobody, "i.shard >= 0")
+    planter.sql("open_terms", nobody, "i.shard >= 0")
 
 
 def _claim_names_no_range(planter: Planter) -> None:
     """A claim replaces the term it names, whatever range that has by now."""
     named = "AND t.from_bucket = i.from_bucket AND t.to_bucket = i.to_bucket"
-    planter.sql("core.store.terms", "_CLOSE", named, "")
+    planter.sql("close_replaced_terms", named, "")
+
+
+def _boundary_one_too_far(planter: Planter) -> None:
+    """A split leaves the bucket before the boundary to both."""
+    planter.sql("split_terms", "c.to_bucket AS next_from", "c.to_bucket - 1 AS next_from")
+
+
+def _split_twice(planter: Planter) -> None:
+    """A shard that is being handed off is split once more."""
+    others = "(SELECT count(*) FROM shard_terms o WHERE o.shard = i.shard AND o.state = 1 AND o.term <> i.term) = 0"
+    planter.sql("split_terms", others, "i.boundary > 0")
+
+
+def _closed_undrained(planter: Planter) -> None:
+    """The old owner's term is closed while buckets of it are left."""
+    planter.sql("close_drained_terms", "m.watermark >= i.to_bucket", "m.watermark >= 0")
 
 
 def _reaped_by_anyone(planter: Planter) -> None:
     """Whoever remembers an attempt ends it, whether or not the run is at home there."""
-    for name in ("_END", "_END_AND_RETRY"):
-        planter.sql("core.store.completion", name, "AND r.home_term = i.term", "")
+    for name in ("end_attempts", "end_attempts_and_land_retries"):
+        planter.sql(name, "AND r.home_term = i.term", "")
         planter.sql(
-            "core.store.completion",
             name,
             "AND (i.lease_until_us = 0 OR r.lease_until_us = i.lease_until_us)",
             "",
@@ -162,16 +179,16 @@ def _reaped_by_anyone(planter: Planter) -> None:
 
 def _retry_lands_twice(planter: Planter) -> None:
     """A retry gets two due rows."""
-    where = ("core.store.completion", "_END_AND_RETRY")
-    planter.sql(*where, "i.retry_at_us, i.run_id, 2", "i.retry_at_us + g.n, i.run_id, 2")
+    where = "end_attempts_and_land_retries"
+    planter.sql(where, "i.retry_at_us, i.run_id, 2", "i.retry_at_us + g.n, i.run_id, 2")
     planter.sql(
-        *where, "lands\n      WHERE i.state = 1", "lands CROSS JOIN generate_series(0, 1) AS g(n)\n WHERE i.state = 1"
+        where, "lands\n      WHERE i.state = 1", "lands CROSS JOIN generate_series(0, 1) AS g(n)\n WHERE i.state = 1"
     )
 
 
 def _retry_lands_anywhere(planter: Planter) -> None:
     """A retry lands in the bucket of its time, wherever the floor stands."""
-    planter.sql("core.store.completion", "_END_AND_RETRY", "GREATEST(i.retry_bucket, lands.floor)", "i.retry_bucket")
+    planter.sql("end_attempts_and_land_retries", "GREATEST(i.retry_bucket, lands.floor)", "i.retry_bucket")
 
 
 def _completed_without_token(planter: Planter) -> None:
@@ -184,14 +201,15 @@ def _completed_without_token(planter: Planter) -> None:
 
 def _finished_before_its_turn(planter: Planter) -> None:
     """The new owner finishes buckets of the one before, who has not closed yet."""
-    for name in ("_RAISE_FLOORS", "_RAISE_WATERMARKS"):
-        planter.sql("core.store.marks", name, "i.old >= fence.from_bucket AND", "")
+    for name in ("raise_floors", "raise_watermarks"):
+        planter.sql(name, "i.old >= fence.from_bucket AND", "")
+        planter.sql(name, "AND p.to_bucket = fence.from_bucket) = 0", ") >= 0")
 
 
 def _edit_overlooked(planter: Planter) -> None:
     """Firing does not look whether the job was changed."""
-    for name in ("FIRE_MOVING", "FIRE_ENDING"):
-        planter.sql("core.store.firing", name, "AND j.version = i.expect_version", "")
+    for name in ("fire_and_move_chains", "fire_and_end_chains"):
+        planter.sql(name, "AND j.version = i.expect_version", "")
 
 
 def _early(planter: Planter) -> None:
@@ -204,15 +222,14 @@ def _early(planter: Planter) -> None:
 
 def _ended_runs_end_again(planter: Planter) -> None:
     """A second word about an attempt overwrites the first."""
-    for name in ("_END", "_END_AND_RETRY"):
-        planter.sql("core.store.completion", name, "r.state = 2 AND", "")
+    for name in ("end_attempts", "end_attempts_and_land_retries"):
+        planter.sql(name, "r.state = 2 AND", "")
 
 
 def _leased_over(planter: Planter) -> None:
     """A run that is leased is leased anew."""
     planter.sql(
-        "core.store.leases",
-        "_LEASE",
+        "lease_waiting_runs",
         "r.state = 2 AND r.attempt = i.attempt AND r.token_hash = i.token_hash",
         "r.state = 2",
     )
@@ -231,6 +248,9 @@ DEFECTS: dict[str, Callable[[Planter], None]] = {
         _named_like_its_host,
         _claim_names_nothing,
         _claim_names_no_range,
+        _boundary_one_too_far,
+        _split_twice,
+        _closed_undrained,
         _reaped_by_anyone,
         _retry_lands_twice,
         _retry_lands_anywhere,
