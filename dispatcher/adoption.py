@@ -1,4 +1,4 @@
-"""Adoption: after a claim, the open runs of the terms before come home to the new one.
+"""Adoption: the open runs of the terms before come home to the new one: after a claim, and at the end of a hand-off.
 
 Runs are re-homed in chunks while their workers go on; every leased run gets a full lease again, plus the margin within
 which the old owner may still have acknowledged heartbeats. Runs that wait for a credit go to matching, those that wait
@@ -44,15 +44,18 @@ class Adoption:
         self._open_runs = open_runs
         self._watch = watch
 
-    async def adopt(self, held: HeldTerm) -> int:
+    async def adopt(self, held: HeldTerm, *, leaving: frozenset[int] = frozenset()) -> int:
         """Make `held` the home of every open run of its shard, and hold them all in memory; returns how many.
 
+        Runs at home in the terms `leaving` stay there: while a shard is in two hands, the other one answers for them.
+        Called without it once the term before ours can get no new run, so that every run of the shard comes home.
         Raises Unavailable or OutcomeUnknown; running it again goes on where it stopped.
         """
         counts = (held.doubts, held.overflows)
         settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
         hashes = await self._peopled(shard_hashes(held.shard, self._runtime.cluster.shard_count))
         found = await self._open_runs.find(held.shard, run_id_ranges(hashes, held.open_from_us))
+        found = [run for run in found if run.home_term not in leaving or _is_resting(run)]
         found.sort(key=lambda run: (run.due_at_us, run.run_id))
         count = 0
         for start in range(0, len(found), _CHUNK):

@@ -12,6 +12,7 @@ from tidewheel.v1 import worker_service_pb2_grpc
 
 from core.config import DispatcherSettings
 from core.coord.ports import DispatcherCoord
+from core.hint_post import HintPost
 from core.keepalive import PATIENT_ANSWER_MS, PATIENT_MS, accepts_pings, pings
 from core.store.completion import Completion
 from core.store.database import Database
@@ -29,6 +30,7 @@ from dispatcher.adoption import Adoption
 from dispatcher.agenda import Agenda
 from dispatcher.ailments import Ailments, Signs
 from dispatcher.attempts import Attempts
+from dispatcher.claims import Claims
 from dispatcher.completion import CompletionLoop
 from dispatcher.delivery import Delivery
 from dispatcher.discovery import DiscoveryLoop
@@ -36,12 +38,14 @@ from dispatcher.fence_watch import FenceWatch
 from dispatcher.firing import DueLoop
 from dispatcher.gatekeeper import GateLoop
 from dispatcher.gates import Gates
+from dispatcher.handoff import HandoffLoop
 from dispatcher.hints import Hints
 from dispatcher.holdings import Holdings
 from dispatcher.jobs import Jobs
 from dispatcher.judgement import Judge
 from dispatcher.loads import Loads
 from dispatcher.matching import MatchLoop
+from dispatcher.neighbours import Neighbours
 from dispatcher.ownership import Ownership
 from dispatcher.progress import ProgressLoop
 from dispatcher.reaper import Reaper
@@ -68,10 +72,14 @@ class Loops:
     reaper: Reaper
     ownership: Ownership
     ailments: Ailments
+    handoffs: HandoffLoop
+    neighbours: Neighbours
     reports: Reports
 
     def start(self, tasks: Tasks) -> None:
         tasks.spawn(self.ownership.run(), name="ownership")
+        tasks.spawn(self.handoffs.run(), name="hand-offs")
+        tasks.spawn(self.neighbours.run(), name="hints to neighbours")
         tasks.spawn(self.discovery.run(), name="discovery")
         tasks.spawn(self.due.run(), name="due loop")
         tasks.spawn(self.matching.run(), name="matching")
@@ -116,9 +124,14 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
     judge = Judge(runtime, memory, ending, redirects, adoption.adopt_named)
     completion = CompletionLoop(runtime, memory, ending, watch, judge, redirects)
     scanning = DiscoveryLoop(runtime, memory, discovery)
-    ownership = Ownership(runtime, memory, coord, Terms(database), marks, adoption)
+    terms = Terms(database)
+    neighbours = Neighbours(owner, memory, coord, HintPost(coord, runtime.clock))
+    claims = Claims(runtime, memory, coord, terms, neighbours)
+    ownership = Ownership(runtime, memory, coord, claims, marks, adoption)
+    handoffs = HandoffLoop(runtime, memory, neighbours, terms, marks, adoption)
     progress = ProgressLoop(runtime, memory, marks, discovery, open_runs, watch)
-    ownership.quiet = progress.quiet = due.quiet
+    ownership.quiet = progress.quiet = handoffs.quiet = due.quiet
+    ownership.leave, due.landed_after = completion.leave, neighbours.landed_after
     signs = Signs(
         database_s=lambda: max([ownership.read_s, *(held.proven_s for held in memory.holdings)]),
         due_loop_s=lambda: min(due.passed_s, scanning.tried_s),
@@ -136,6 +149,8 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
         reaper=Reaper(runtime, memory, completion),
         ownership=ownership,
         ailments=ailments,
+        handoffs=handoffs,
+        neighbours=neighbours,
         reports=Reports(
             runtime,
             memory,
@@ -165,7 +180,7 @@ async def serve_streams(built: Assembly, settings: DispatcherSettings, tasks: Ta
     loops = built.loops
     link = WorkerLink(built.runtime, built.memory, loops.matching, loops.completion, loops.renewals, tasks)
     worker_service_pb2_grpc.add_WorkerServiceServicer_to_server(link, server)
-    internal_pb2_grpc.add_DispatcherServiceServicer_to_server(Hints(built.memory), server)
+    internal_pb2_grpc.add_DispatcherServiceServicer_to_server(Hints(built.memory, loops.neighbours), server)
     host, _, _ = settings.listen.rpartition(":")
     port = server.add_insecure_port(settings.listen)
     await server.start()

@@ -4,6 +4,8 @@ Each pass reads from the watermark up to the end of the coming bucket, never fro
 runs at every tick, and at once over the shards in which a row is known to have landed. The more rows a shard holds
 ahead, the more rarely the tick alone reads it again, at most half a bucket apart, so that the cost of ticking does not
 grow with what is due: with 20,000 rows ahead, reading all of them four times a second took a third of the dispatcher.
+
+A shard in two hands is read every 50 ms: either owner may land a row that the other one has to find.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import logging
 
 from core.errors import OutcomeUnknown, Unavailable
+from core.handoff import TICK_S
 from core.store.discovery import BucketRange, Discovery
 from core.telemetry.health import Pulse
 from core.telemetry.metrics import Stage
@@ -45,7 +48,10 @@ class DiscoveryLoop:
             except (Unavailable, OutcomeUnknown) as error:
                 log.warning("discovery waits for the database: %s", error)
             self.tried_s = self._runtime.clock.monotonic_s()
-            await self._memory.wakes.discover.wait(self._runtime.clock, self._runtime.settings.tick_s)
+            tick_s = self._runtime.settings.tick_s
+            await self._memory.wakes.discover.wait(
+                self._runtime.clock, min(tick_s, TICK_S) if self._memory.handoffs else tick_s
+            )
 
     async def step(self) -> None:
         """One pass over the held ranges whose turn it is."""
@@ -74,16 +80,21 @@ class DiscoveryLoop:
         finally:
             found = agenda.end_scan(rows)
         for each in ranges:
-            self._next_read_s[each.shard] = began_s + self._rest_s(scan.seen.get(each.shard, 0))
+            self._next_read_s[each.shard] = began_s + self._rest_s(each.shard, scan.seen.get(each.shard, 0))
         if found:
             now_us = self._runtime.clock.now_us()
             late_us = [now_us - row.due_at_us for row in rows if row.due_at_us <= now_us]
             self._runtime.metrics.lateness(Stage.DISCOVER, late_us)
             self._memory.wakes.fire.set()
 
-    def _rest_s(self, rows: int) -> float:
-        ticks = rows // _ROWS_PER_TICK
-        return min(ticks * self._runtime.settings.tick_s, self._runtime.scale.width_ms / 2000)
+    def _rest_s(self, shard: int, rows: int) -> float:
+        ticks, tick_s = rows // _ROWS_PER_TICK, self._runtime.settings.tick_s
+        handoffs = self._memory.handoffs
+        if shard in handoffs:
+            tick_s = min(tick_s, TICK_S)
+        elif handoffs:  # passes come for the sake of others now
+            ticks = max(ticks, 1)
+        return min(ticks * tick_s, self._runtime.scale.width_ms / 2000)
 
     def _ranges(self) -> list[BucketRange]:
         current = self._runtime.scale.bucket_of(self._runtime.clock.now_us())

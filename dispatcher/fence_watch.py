@@ -2,17 +2,21 @@
 
 Every caller of a fenced statement hands in the terms it wrote under and the term rows that the statement saw. A term
 that was not seen is refused: it is counted, nothing more is tried under it, and ownership reads the terms again by key
-before anything is concluded (rule of ownership 7).
+before anything is concluded (rule of ownership 7). A term whose range ends earlier than we believed was split: what is
+due below the boundary stays ours, the rest is forgotten.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from core.fence import FenceView
 from core.telemetry.metrics import RefusedWrite
 from dispatcher.holdings import Holdings, Key
 from dispatcher.runtime import Memory, Runtime
+
+log = logging.getLogger(__name__)
 
 
 class FenceWatch:
@@ -33,7 +37,9 @@ class FenceWatch:
 
         `asked` may name a term once for each row that was to be written: each is a refused write.
         """
-        self._memory.holdings.note(seen.values(), sent_s)
+        for split, to_bucket in self._memory.holdings.note(seen.values(), sent_s):
+            log.info("shard %d: term %d was split at bucket %d", split.shard, split.term, to_bucket)
+            self._memory.cut(split, to_bucket)
         refused: set[Key] = set()
         writes = 0
         for key in asked:
@@ -48,3 +54,8 @@ class FenceWatch:
                     held.acting = False
             self._memory.wakes.own.set()
         return refused
+
+    def outside(self, kind: RefusedWrite, writes: int) -> None:
+        """So many rows were refused for their bucket alone: the term holds, but no longer there."""
+        if writes:
+            self._runtime.metrics.refused(kind, writes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from core.errors import OutcomeUnknown, Unavailable
@@ -49,6 +49,8 @@ class DueLoop:
         self._delivery = delivery
         self._drafting = Drafting(runtime, memory, delivery)
         self._watch = watch
+        # Told of rows that landed behind the end of a range of ours; set when the loops are built.
+        self.landed_after: Callable[[int], None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._pulse: Pulse | None = None
@@ -152,12 +154,20 @@ class DueLoop:
         committed_us = clock.now_us()
         asked = [(d.row.shard, d.item.key.term) for d in batch]
         self._watch.note(asked, fired.fences, sent_s=sent_s, kind=RefusedWrite.FIRE)
+        beyond = [d for d in batch if self._is_outside(d, fired)]
+        self._watch.outside(RefusedWrite.FIRE, len(beyond))
         self._runtime.metrics.fired(len(fired.consumed))
         self._memory.fires.count(batch[position].row for position in fired.consumed)
         late_us = [committed_us - run.due_at_us for run in fired.made.values()]
         self._runtime.metrics.lateness(Stage.FIRE, late_us)
         for position, draft in enumerate(batch):
             self._settle(draft, position, fired, now_us, committed_us)
+
+    @staticmethod
+    def _is_outside(draft: Draft, fired: Fired) -> bool:
+        """Whether the term holds, but was split below the row: refused, and not ours any more."""
+        view = fired.fences.get((draft.row.shard, draft.item.key.term))
+        return view is not None and not view.from_bucket <= draft.row.bucket < view.to_bucket
 
     async def _statement(self, batch: list[Draft], now_us: int) -> Fired:
         chains = [d.item for d in batch if isinstance(d.item, FireChain)]
@@ -210,6 +220,8 @@ class DueLoop:
         )
         if held.covers(bucket):
             self._memory.agenda.add(following)
+        elif self.landed_after is not None:
+            self.landed_after(row.shard)
 
     def _start(self, draft: Draft, job: JobVersion, made: MadeRun, began_us: int, committed_us: int) -> None:
         item = draft.item

@@ -6,7 +6,7 @@ nothing but a refused statement: SQL decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from core.fence import FenceView, TermRow
@@ -32,6 +32,8 @@ class HeldTerm:
     # Monotonic seconds at which SQL was last seen to hold this term for us.
     proven_s: float
     acting: bool = True
+    # Its runs are on their way to a later term of ours: it is neither acted under nor adopted into any more.
+    leaving: bool = False
     # A run that is made with scheduled_for below this stands in open_runs from its birth. At least open_from_us.
     stand_before_us: int = 0
     # How often memory may have missed an open run (an answer was lost), and how often it had no room for one.
@@ -126,10 +128,25 @@ class Holdings:
                 del self._by_shard[held.shard]
         return held
 
-    def note(self, views: Iterable[FenceView], seen_s: float) -> None:
-        """Learn from the term rows that a statement saw: they are proven, and their range may have shrunk."""
+    def note(self, views: Iterable[FenceView], seen_s: float) -> list[tuple[HeldTerm, int]]:
+        """Learn from the term rows that a statement saw: they are proven.
+
+        Returns those whose range ends earlier than believed, with that end: they were split.
+        """
+        shorter = []
         for view in views:
             held = self._terms.get((view.shard, view.term))
             if held is not None:
-                held.from_bucket, held.to_bucket = view.from_bucket, view.to_bucket
                 held.proven_s = max(held.proven_s, seen_s)
+                if view.to_bucket < held.to_bucket:
+                    shorter.append((held, view.to_bucket))
+        return shorter
+
+    def learn(self, marks: Mapping[int, Marks]) -> None:
+        """Believe these marks of shards, just read: another owner of the shard may have moved them."""
+        for shard, stands in marks.items():
+            for held in self.of_shard(shard):
+                held.floor = max(held.floor, stands.floor)
+                held.watermark = max(held.watermark, stands.watermark)
+                held.open_from_us = max(held.open_from_us, stands.open_from_us)
+                held.stand_before_us = max(held.stand_before_us, stands.open_from_us)

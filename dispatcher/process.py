@@ -1,7 +1,8 @@
 """One dispatcher process: its start, its life, its end. assembly.py says which parts it has.
 
 Called by `tidewheel dispatcher`. Order of the start: database, cluster facts, clock, servers, etcd, loops. Order of the
-end: shards are given up, batches in flight are settled, the lease is revoked, streams are closed; telemetry comes last.
+end: shards are handed off one after the other while they are served on, what nobody takes is given up, batches in
+flight are settled, the lease is revoked, streams are closed; telemetry comes last.
 """
 
 from __future__ import annotations
@@ -37,8 +38,13 @@ from dispatcher.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
-# At the end: how long to wait for the leader's plan and the successors' claims.
+# At the end: how long what was given up is offered to others before it is theirs to take.
 _HAND_OVER_LIMIT_S = 1.0
+# At the end: when nobody has been ordered to take anything of ours for so long, nobody will.
+_NOBODY_COMES_S = 3.0
+_HAND_OFF_TICK_S = 0.05
+# At the end: how long everything after the hand-offs may take.
+_GIVE_UP_LIMIT_S = 5.0
 # At the end: how long etcd gets to take back what we wrote.
 _WITHDRAW_LIMIT_S = 2.0
 
@@ -181,6 +187,8 @@ async def _serve(settings: Settings, stop: asyncio.Event, tasks: Tasks, built: _
                 settings.dispatcher.advertise or address,
                 monitor_address,
                 built.clock.now_us(),
+                round(settings.dispatcher.weight * 1_000),
+                settings.dispatcher.zone,
             )
         )
         loops.start(tasks)
@@ -210,6 +218,22 @@ async def _until(stop: asyncio.Event, tasks: Tasks, coord: EtcdCoord) -> None:
         raise failure
 
 
+async def _hand_off(loops: Loops, clock: DatabaseClock) -> None:
+    """Serve on until every shard is in other hands, or nobody comes for them."""
+    ownership = loops.ownership
+    ownership.begin_draining()
+    loops.reports.hurry.set()
+    wanted_s = clock.monotonic_s()
+    while not ownership.is_empty and not ownership.is_alone:
+        now_s = clock.monotonic_s()
+        if ownership.is_wanted:
+            wanted_s = now_s
+        elif now_s - wanted_s > _NOBODY_COMES_S:
+            log.info("nobody was ordered to take the shards")
+            return
+        await clock.sleep(_HAND_OFF_TICK_S)
+
+
 async def _hand_over(loops: Loops, clock: DatabaseClock) -> None:
     """See to it that the others take what was given up; they do without us too, only later."""
     loops.reports.hurry.set()
@@ -233,6 +257,11 @@ async def _shut_down(
 ) -> None:
     try:
         async with asyncio.timeout(settings.dispatcher.drain_limit_s):
+            await _hand_off(loops, built.clock)
+    except TimeoutError:
+        log.warning("handing off took longer than %.0f s; giving the rest up", settings.dispatcher.drain_limit_s)
+    try:
+        async with asyncio.timeout(_GIVE_UP_LIMIT_S):
             await loops.ownership.drain()
             await _hand_over(loops, built.clock)
             # Only now: shards of a member that is gone are taken without waiting for it.
@@ -240,7 +269,7 @@ async def _shut_down(
             while not loops.completion.idle:
                 await built.clock.sleep(0.01)
     except TimeoutError:
-        log.warning("draining took longer than %.0f s; ending all the same", settings.dispatcher.drain_limit_s)
+        log.warning("the end took longer than %.0f s; ending all the same", _GIVE_UP_LIMIT_S)
     await coord.close()
     await server.stop(grace=0.5)
     log.info("dispatcher %s ended", built.dispatcher_id)

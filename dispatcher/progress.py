@@ -4,6 +4,9 @@ In order: floors rise to the present bucket (every bucket below has ended by the
 new snapshot looks below them, then the watermarks follow to the first live row (rule of ownership 3). Beside that,
 open runs that got old are made to stand in open_runs, and the open-from mark passes them. It never passes a run that
 memory may have missed: after the next adoption nobody would find that run again.
+
+While a shard is in two hands, the owner before the boundary alone finishes buckets, and does it promptly once the
+boundary has passed; the open-from mark rests until one memory holds every open run again.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from core.buckets import NO_END
 from core.errors import OutcomeUnknown, Unavailable
+from core.handoff import TICK_S
 from core.store.discovery import BucketRange, Discovery
 from core.store.marks import MarkKeeper, Raise, Raised
 from core.store.open_runs import OpenRuns
-from core.tasks import Wake
 from core.telemetry.metrics import RefusedWrite
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.holdings import HeldTerm, Key
@@ -24,6 +28,7 @@ from dispatcher.runtime import Memory, OpenInMemory, Runtime
 log = logging.getLogger(__name__)
 
 _STEP_S = 1.0
+_LAST_FLOOR, _LAST_WATERMARK = "last_floor", "last_watermark"
 # Above every bucket: a range without a live row.
 _NO_ROW = 2**62
 
@@ -51,35 +56,63 @@ class ProgressLoop:
 
     async def run(self) -> None:
         """For ever, about once a second or once a bucket, whichever is shorter."""
-        wake = Wake()
-        step_s = min(_STEP_S, self._runtime.scale.width_ms / 2000)
+        clock, step_s = self._runtime.clock, min(_STEP_S, self._runtime.scale.width_ms / 2000)
+        stood_s = float("-inf")
         while True:
             try:
-                if not self._runtime.clock.holding:
+                if not clock.holding:
                     await self.finish_buckets()
-                    await self.stand_old_runs()
+                    if clock.monotonic_s() >= stood_s + step_s:
+                        stood_s = clock.monotonic_s()
+                        await self.stand_old_runs()
             except (Unavailable, OutcomeUnknown) as error:
                 log.warning("progress waits for the database: %s", error)
-            await wake.wait(self._runtime.clock, step_s)
+                await clock.sleep(TICK_S)
+            await self._memory.wakes.progress.wait(clock, self._sleep_s(step_s))
+
+    def _sleep_s(self, step_s: float) -> float:
+        """Until the next step, or the next boundary at which a range of ours is to be finished."""
+        ends = [h.to_bucket for h in self._acting() if h.to_bucket != NO_END and h.watermark < h.to_bucket]
+        if not ends:
+            return step_s
+        left_us = self._runtime.scale.start_us(min(ends)) - self._runtime.clock.now_us()
+        return min(step_s, max(TICK_S, left_us / 1_000_000))
 
     async def finish_buckets(self) -> None:
         """Raise floors over ended buckets, then watermarks over empty ones."""
         current = self._runtime.scale.bucket_of(self._runtime.clock.now_us())
-        floors = {h.key: min(current, h.to_bucket) for h in self._acting()}
+        targets = {h.key: min(current, h.to_bucket) for h in self._acting() if self._finishes(h)}
         raises = [
-            Raise(h.shard, h.term, h.floor, floors[h.key])
+            Raise(h.shard, h.term, h.floor, targets[h.key])
             for h in self._acting()
-            if h.key in floors and h.from_bucket <= h.floor < floors[h.key]
+            if h.key in targets and h.from_bucket <= h.floor < targets[h.key]
         ]
         if raises:
+            last = await self._pass_last("owner.before_", _LAST_FLOOR, raises)
             done = await self._raise(raises, "floor")
-            for held in self._acting():
-                if held.shard in done.shards and held.key in floors:
-                    held.floor = max(held.floor, floors[held.key])
+            for shard, term in done.keys:
+                for held in self._memory.holdings.of_shard(shard):
+                    held.floor = max(held.floor, targets[shard, term])
+            if last:
+                await self._pass_last("owner.after_", _LAST_FLOOR, raises)
         await self._follow_with_watermarks()
+
+    def _finishes(self, held: HeldTerm) -> bool:
+        """Whether it is for this term to finish its buckets: not while the range before it is open."""
+        handoff = self._memory.handoffs.get(held.shard)
+        return handoff is None or handoff.after.key != held.key
+
+    async def _pass_last(self, place: str, step: str, raises: list[Raise]) -> bool:
+        """Pass the failpoint of a mark that reaches the end of its range; whether any does."""
+        ends = {h.key: h.to_bucket for h in self._acting()}
+        last = any(r.new == ends.get((r.shard, r.term)) for r in raises)
+        if last:
+            await self._runtime.pass_by(place + step)
+        return last
 
     async def _follow_with_watermarks(self) -> None:
         behind = [h for h in self._acting() if h.from_bucket <= h.watermark < min(h.floor, h.to_bucket)]
+        behind = [h for h in behind if self._finishes(h)]
         if not behind:
             return
         ranges = [BucketRange(h.shard, h.watermark, min(h.floor, h.to_bucket)) for h in behind]
@@ -87,15 +120,19 @@ class ProgressLoop:
         targets = {h.key: min(lowest.get(h.shard, _NO_ROW), h.floor, h.to_bucket) for h in behind}
         raises = [Raise(h.shard, h.term, h.watermark, targets[h.key]) for h in behind if targets[h.key] > h.watermark]
         if raises:
+            last = await self._pass_last("owner.before_", _LAST_WATERMARK, raises)
             done = await self._raise(raises, "watermark")
-            for held in behind:
-                if held.shard in done.shards:
-                    held.watermark = max(held.watermark, targets[held.key])
+            for shard, term in done.keys:
+                for held in self._memory.holdings.of_shard(shard):
+                    held.watermark = max(held.watermark, targets[shard, term])
+            if last:
+                await self._pass_last("owner.after_", _LAST_WATERMARK, raises)
+                self._memory.wakes.handoff.set()
 
     async def stand_old_runs(self) -> None:
         """Make open runs older than the bound stand in open_runs, then raise the open-from marks past them."""
         bound_us = self._runtime.clock.now_us() - round(self._runtime.settings.stand_after_s * 1_000_000)
-        passing = [h for h in self._acting() if h.whole and h.open_from_us < bound_us]
+        passing = [h for h in self._acting() if h.whole and h.open_from_us < bound_us and self._is_one_hand(h)]
         if not passing:
             return
         for held in passing:
@@ -112,6 +149,9 @@ class ProgressLoop:
         passed = [h for h in self._acting() if h.key in keys and h.whole]
         if passed:
             await self._raise_open_from(passed, bound_us)
+
+    def _is_one_hand(self, held: HeldTerm) -> bool:
+        return held.to_bucket == NO_END and held.shard not in self._memory.handoffs
 
     async def _raise_open_from(self, passed: list[HeldTerm], bound_us: int) -> None:
         done = await self._raise([Raise(h.shard, h.term, h.open_from_us, bound_us) for h in passed], "open-from")
@@ -136,7 +176,7 @@ class ProgressLoop:
         sent_s = self._runtime.clock.monotonic_s()
         done = await write(raises)
         self._watch.note([(r.shard, r.term) for r in raises], done.fences, sent_s=sent_s, kind=RefusedWrite.MARK)
-        unmoved = [r.shard for r in raises if (r.shard, r.term) in done.fences and r.shard not in done.shards]
+        unmoved = [r.shard for r in raises if (r.shard, r.term) in done.fences.keys() - done.keys]
         if unmoved:
             await self._read_marks(unmoved)
         return done

@@ -15,6 +15,7 @@ from core.clock import DatabaseClock
 from core.config import DispatcherSettings
 from core.enumerator import Enumerator
 from core.failpoints import Failpoints
+from core.handoff import Handoff
 from core.rand import Rand
 from core.store.cluster import Cluster
 from core.tasks import Wake
@@ -24,7 +25,7 @@ from dispatcher.agenda import Agenda
 from dispatcher.attempts import Attempts, LiveAttempt
 from dispatcher.fires import FireCounts
 from dispatcher.gates import Gates
-from dispatcher.holdings import Holdings, Key
+from dispatcher.holdings import HeldTerm, Holdings, Key
 from dispatcher.jobs import Jobs
 from dispatcher.routes import Routes, WaitingRun
 
@@ -50,6 +51,12 @@ class Runtime:
     @property
     def lease_us(self) -> int:
         return round(self.settings.attempt_lease_s * 1_000_000)
+
+    async def pass_by(self, name: str) -> None:
+        """A named place of a hand-off; nothing happens here unless a test says so."""
+        wait_s = self.failpoints.pass_by(name)
+        if wait_s:
+            await self.clock.sleep(wait_s)
 
 
 @dataclass(slots=True)
@@ -79,6 +86,8 @@ class Wakes:
     match: Wake = field(default_factory=Wake)
     gate: Wake = field(default_factory=Wake)
     own: Wake = field(default_factory=Wake)
+    handoff: Wake = field(default_factory=Wake)
+    progress: Wake = field(default_factory=Wake)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,8 @@ class Memory:
     gates: Gates
     wakes: Wakes = field(default_factory=Wakes)
     resting: dict[UUID, RestingRun] = field(default_factory=dict)
+    # Shards in two hands, one of them or both ours, as ownership last read it.
+    handoffs: dict[int, Handoff] = field(default_factory=dict)
     # Shards in which a due row landed: discovery reads them at its next pass, whoever's turn it is.
     landed: set[int] = field(default_factory=set)
     # Runs inside a statement that leases them: in no other memory meanwhile.
@@ -175,11 +186,25 @@ class Memory:
         yield from self.resting.values()
         yield from self.unreadable.values()
 
+    def cut(self, held: HeldTerm, to_bucket: int) -> None:
+        """The range of a held term was split: what is due from `to_bucket` on is another term's."""
+        if to_bucket >= held.to_bucket:
+            return
+        self.agenda.drop_uncovered(held.shard, to_bucket, held.to_bucket)
+        held.to_bucket = to_bucket
+        self.landed.add(held.shard)
+        for wake in (self.wakes.own, self.wakes.progress, self.wakes.discover):
+            wake.set()
+
     def drop_term(self, shard: int, term: int) -> None:
         """Forget everything under a term that is no longer held."""
         held = self.holdings.drop((shard, term))
         if held is not None:
             self.agenda.drop_uncovered(shard, held.from_bucket, held.to_bucket)
+        self.forget_runs(shard, term)
+
+    def forget_runs(self, shard: int, term: int) -> None:
+        """Forget every open run at home under a term."""
         self.routes.drop_term(shard, term)
         self.gates.drop_term(shard, term)
         self.attempts.drop_term(shard, term)

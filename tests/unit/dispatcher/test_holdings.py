@@ -48,11 +48,11 @@ def test_dropping_a_term_leaves_the_others_of_its_shard() -> None:
     assert (holdings.shards, len(holdings), holdings.of_shard(0)) == (set(), 0, [])
 
 
-def test_what_a_statement_saw_proves_a_term_and_shrinks_its_range() -> None:
+def test_what_a_statement_saw_proves_a_term_and_tells_of_a_range_that_was_split() -> None:
     holdings = Holdings()
     held = hold(holdings, 3, 0, NO_END)
-    holdings.note([FenceView(0, 3, 0, 200), FenceView(9, 9, 0, 1)], seen_s=7.0)
-    assert (held.to_bucket, held.proven_s) == (200, 7.0)
+    shorter = holdings.note([FenceView(0, 3, 0, 200), FenceView(9, 9, 0, 1)], seen_s=7.0)
+    assert (shorter, held.proven_s) == ([(held, 200)], 7.0)
     holdings.note([FenceView(0, 3, 0, 200)], seen_s=6.0)
     assert held.proven_s == 7.0, "an answer that was sent earlier proves no more"
 
