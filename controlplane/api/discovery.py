@@ -19,7 +19,8 @@ SERVICE = "tidewheel.v1.DiscoveryService"
 # How long a lost hint can matter.
 _TICK_S = 1.0
 # Who vanishes from etcd is told of so much later: when etcd was emptied or restored all vanish for a moment, and every
-# worker would drop its streams. An address that does not answer costs a worker nothing.
+# worker would drop its streams. And not before its shards are planned for others: a dispatcher that lost its session
+# keeps them as long as it reports, and needs its workers. An address that does not answer costs a worker nothing.
 _FADES_IN_S = 3.0
 
 
@@ -31,6 +32,7 @@ class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
         self._clock = clock
         self._streams: set[Wake] = set()
         self._known: dict[str, tuple[Member, float]] = {}
+        self._planned: tuple[int, frozenset[str]] = (0, frozenset())
         self._closing = False
 
     def close(self) -> None:
@@ -69,11 +71,21 @@ class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
         )
 
     def _fading(self) -> list[Member]:
-        """Who lives, and who was seen a moment ago at an address that nobody else has taken since."""
-        now_s, live = self._clock.monotonic_s(), self._coord.members()
+        """Who lives, and who was seen a moment ago, or has shards, at an address that nobody else has taken since."""
+        now_s, live, owners = self._clock.monotonic_s(), self._coord.members(), self._owners()
+        for dispatcher_id, (known, _) in self._known.items():
+            if dispatcher_id in owners:
+                self._known[dispatcher_id] = (known, now_s)
         self._known.update({dispatcher_id: (member, now_s) for dispatcher_id, member in live.items()})
         taken = {member.address for member in live.values()}
         for dispatcher_id, (member, seen_s) in list(self._known.items()):
             if dispatcher_id not in live and (member.address in taken or now_s - seen_s > _FADES_IN_S):
                 del self._known[dispatcher_id]
         return [member for member, _ in self._known.values()]
+
+    def _owners(self) -> frozenset[str]:
+        """Who is to own shards by the plan; the leader takes them from whoever is dead within seconds."""
+        plan = self._coord.plan()
+        if plan is not None and plan.version != self._planned[0]:
+            self._planned = plan.version, frozenset(order.dispatcher_id for order in plan.assignments)
+        return self._planned[1]

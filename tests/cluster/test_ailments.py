@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from tidewheel.v1 import admin_service_pb2
 
 from tests.support.ailing_system import HELD_UP_S, AilingSystem
 from tests.support.live_system import Size
 from tests.support.polling import eventually
 from tests.support.steady_load import SteadyLoad
+from tools.cli.api import open_api
 from tools.servers.homes import temporary_home
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -61,7 +63,6 @@ async def test_cut_off_from_the_database_alone(live: AilingSystem) -> None:
     await _has_shards(live)
     load = await SteadyLoad(live, 20).begin()
     await asyncio.sleep(2)
-    assert live.database_proxy is not None
     live.database_proxy.stall()
     try:
         await _loses_its_shards(live)
@@ -105,7 +106,6 @@ async def test_out_of_reach_of_the_workers(live: AilingSystem) -> None:
     load = await SteadyLoad(live, 20).begin()
     await asyncio.sleep(2)
     proxy = live.worker_proxy
-    assert proxy is not None
     await proxy.refuse()
     proxy.cut()
     try:
@@ -115,6 +115,58 @@ async def test_out_of_reach_of_the_workers(live: AilingSystem) -> None:
     finally:
         await proxy.start()
     await _has_shards(live)
+
+
+async def test_frozen_and_back_it_is_fenced_and_joins_again(live: AilingSystem) -> None:
+    await _has_shards(live)
+    refused = await live.metric(live.patient, "tidewheel_refused_writes_total")
+    load = await SteadyLoad(live, 20).begin()
+    await asyncio.sleep(2)
+    process = live.patient.child
+    process.freeze()
+    try:
+        await _loses_its_shards(live)
+        await asyncio.sleep(HELD_UP_S / 2)  # longer than a lease in etcd: it was no member any more
+    finally:
+        process.thaw()
+
+    async def was_refused() -> bool:
+        return await live.metric(live.patient, "tidewheel_refused_writes_total") > refused
+
+    await eventually(was_refused, within_s=3 * HELD_UP_S, what="its late writes are refused")
+    await _judge(live, load)
+    await _has_shards(live)
+
+    async def knows_what_it_holds() -> bool:
+        return await live.metric(live.patient, "tidewheel_owned_shards") == len(await live.owned_shards(live.patient))
+
+    await eventually(knows_what_it_holds, within_s=20, what="it holds what SQL says and nothing else")
+
+
+async def test_without_its_etcd_session_it_keeps_its_shards_and_its_workers(live: AilingSystem) -> None:
+    await _has_shards(live)
+    await asyncio.sleep(5)  # whatever the last test left to be placed
+    before = await live.owned_shards(live.patient)
+    load = await SteadyLoad(live, 20).begin()
+    await asyncio.sleep(2)
+    live.etcd_proxy.stall()
+    try:
+        who = live.owner_id(live.patient)
+        await eventually(lambda: _is_no_member(live, who), within_s=30, what="its lease in etcd ends")
+        # Longer than discovery takes to tell workers of one that vanished, and a leader to miss its workers.
+        await asyncio.sleep(12)
+        assert await live.owned_shards(live.patient) == before
+        assert await live.metric(live.patient, "tidewheel_connected_workers") == 2
+    finally:
+        live.etcd_proxy.heal()
+    await _judge(live, load)
+    assert load.late_s()[-1] < LATE_LIMIT_S / 3, "nobody had to take anything over"
+
+
+async def _is_no_member(live: AilingSystem, who: str) -> bool:
+    async with open_api(live.fleet.addresses, 5.0) as api:
+        answer = await api.admin("ListDispatchers", admin_service_pb2.ListDispatchersRequest())
+    return who not in {each.dispatcher_id for each in answer.dispatchers if each.alive}
 
 
 async def test_what_ails_everybody_moves_nothing(live: AilingSystem) -> None:

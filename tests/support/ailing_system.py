@@ -1,4 +1,4 @@
-"""A live system whose first dispatcher can be made ill: cut off from the database or from workers, or held up inside.
+"""A live system whose first dispatcher can be made ill: cut off from database, etcd or workers, or held up inside.
 
 What goes between it and the others goes through proxies; what happens inside it, through failpoints that a file sets
 off. The other processes never notice that it is a special one.
@@ -23,12 +23,11 @@ HELD_UP_S = 8.0
 
 
 class AilingSystem(LiveSystem):
-    """`patient` is the dispatcher, between whom and PostgreSQL and workers the two proxies are."""
+    """`patient` is the dispatcher that has proxies between itself and PostgreSQL, etcd and workers."""
 
     def __init__(self, home: Path, environ: dict[str, str] | None = None, size: Size | None = None) -> None:
         super().__init__(home, {**_BACK_SOON, **(environ or {})}, size)
-        self.database_proxy: TcpProxy | None = None
-        self.worker_proxy: TcpProxy | None = None
+        self._proxies: dict[str, TcpProxy] = {}
 
     @property
     def patient(self) -> Member:
@@ -38,14 +37,30 @@ class AilingSystem(LiveSystem):
     def others(self) -> list[Member]:
         return [member for member in self.dispatchers if member.name != PATIENT]
 
+    @property
+    def database_proxy(self) -> TcpProxy:
+        return self._proxies["database"]
+
+    @property
+    def etcd_proxy(self) -> TcpProxy:
+        return self._proxies["etcd"]
+
+    @property
+    def worker_proxy(self) -> TcpProxy:
+        return self._proxies["workers"]
+
     async def start_dispatcher(self, name: str) -> Member:
         if name != PATIENT:
             return await super().start_dispatcher(name)
         database, port = urlsplit(self.backing.database_url), free_port()
-        self.database_proxy = TcpProxy(database.hostname or "127.0.0.1", database.port or 5432)
-        self.worker_proxy = TcpProxy("127.0.0.1", port)
-        await self.database_proxy.start()
-        await self.worker_proxy.start()
+        etcd_host, _, etcd_port = self.backing.etcd_endpoints[0].rpartition(":")
+        self._proxies = {
+            "database": TcpProxy(database.hostname or "127.0.0.1", database.port or 5432),
+            "etcd": TcpProxy(etcd_host, int(etcd_port)),
+            "workers": TcpProxy("127.0.0.1", port),
+        }
+        for proxy in self._proxies.values():
+            await proxy.start()
         account = database.netloc.rpartition("@")[0]
         through = database._replace(netloc=f"{account}@{self.database_proxy.endpoint}")
         points = {"report.before": self._trigger("report"), "due.before": self._trigger("due")}
@@ -55,6 +70,7 @@ class AilingSystem(LiveSystem):
             port=port,
             environ={
                 "TIDEWHEEL_DATABASE_URL": through.geturl(),
+                "TIDEWHEEL_ETCD_ENDPOINTS": self.etcd_proxy.endpoint,
                 "TIDEWHEEL_DISPATCHER_ADVERTISE": self.worker_proxy.endpoint,
                 "TIDEWHEEL_FAILPOINTS": ",".join(
                     f"{name}=when:{path}:{actions[name]}" for name, path in points.items()
@@ -76,7 +92,6 @@ class AilingSystem(LiveSystem):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for proxy in (self.database_proxy, self.worker_proxy):
-            if proxy is not None:
-                await proxy.close()
+        for proxy in self._proxies.values():
+            await proxy.close()
         await super().__aexit__(kind, error, trace)
