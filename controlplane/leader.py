@@ -8,6 +8,7 @@ election.py for each tenure.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -173,6 +174,7 @@ class Leader:
         owned = sum(1 for tail in tails if tail is not None and tail.owner in keepers)
         self._metrics.set_members(len(keepers), len(picture.shards) - owned)
         self._metrics.set_imbalance(imbalance(picture.targets(), homes, picture.loads.costs(picture.shards)))
+        self._metrics.set_ailing(Counter(kind for _, kind in picture.roster.sick))
         news = tenure.membership.suspicions - tenure.suspicions
         tenure.suspicions = tenure.membership.suspicions
         if news:
