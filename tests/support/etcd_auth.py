@@ -1,6 +1,6 @@
 """Turns on etcd's access control: a user "tidewheel" that may only use one prefix.
 
-On a single member through its JSON gateway; on a cluster by etcdctl, with the very commands of docs/operations-etcd.md.
+On a single member through its JSON gateway; on a cluster by etcdctl, with the commands of docs/operations-etcd.md.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 import json
 from http.client import HTTPConnection
+from pathlib import Path
 
 from tools.servers.etcd import EtcdServer
 from tools.servers.etcd_cluster import EtcdCluster
 
 USER = "tidewheel"
 PASSWORD = "for-tests-only"
+_DOCUMENT = Path(__file__).parents[2] / "docs" / "operations-etcd.md"
 
 
 def restrict(etcd: EtcdServer, prefix: str) -> None:
@@ -32,18 +34,20 @@ def restrict(etcd: EtcdServer, prefix: str) -> None:
 
 def restrict_cluster(cluster: EtcdCluster, prefix: str) -> None:
     """The same for a cluster; etcdctl goes on as its root."""
-    for command in (
-        f"user add root:{PASSWORD}",
-        "role add root",
-        "user grant-role root root",
-        f"user add {USER}:{PASSWORD}",
-        f"role add {USER}",
-        f"role grant-permission --prefix=true {USER} readwrite {prefix}",
-        f"user grant-role {USER} {USER}",
-        "auth enable",
-    ):
-        cluster.control(*command.split())
+    for command in documented_commands():
+        words = command.replace("/tidewheel/default/", prefix).split()
+        if words[:2] == ["user", "add"]:
+            words[2] += f":{PASSWORD}"  # instead of being asked for it
+        cluster.control(*words)
     cluster.control_user = f"root:{PASSWORD}"
+
+
+def documented_commands() -> list[str]:
+    """What docs/operations-etcd.md has the operator tell etcdctl, in order."""
+    lines = _DOCUMENT.read_text(encoding="utf-8").splitlines()
+    commands = [line.removeprefix("etcdctl ") for line in lines if line.startswith("etcdctl ")]
+    assert commands[-1] == "auth enable", commands
+    return commands
 
 
 def _post(etcd: EtcdServer, path: str, body: dict[str, object]) -> None:
