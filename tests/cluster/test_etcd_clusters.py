@@ -174,21 +174,25 @@ async def test_an_old_backup_restored_under_load_costs_needless_moves_at_most(
 
 
 async def _fence_one_shard(system: LiveSystem, owner: str, successor: str) -> int:
-    """Take a shard from its owner by SQL alone, as a takeover does, in the name of the other dispatcher."""
+    """Take a shard that has work from its owner, in the name of the other dispatcher, by SQL alone."""
     clock = SystemClock()
     database = Database(DatabaseConfig(system.backing.database_url), clock, SystemRand())
     try:
         terms = Terms(database)
-        held = [row for row in await terms.newest(range(16)) if row.owner == owner]
+        busy = await system.rows(
+            "SELECT DISTINCT r.shard FROM runs r JOIN jobs j USING (job_id) WHERE j.name LIKE 'tick%'"
+        )
+        newest = await terms.newest(sorted(row["shard"] for row in busy))
+        held = next(row for row in newest if row.owner == owner)
         won = await terms.claim(
-            [Claim(held[0].shard, held[0])],
+            [Claim(held.shard, held)],
             owner=successor,
             op_id=SystemRand().uuid(),
             now_us=clock.now_us(),
             reason="test",
         )
         assert len(won) == 1
-        return held[0].shard
+        return held.shard
     finally:
         await database.close()
 
