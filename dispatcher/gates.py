@@ -83,7 +83,8 @@ class Gates:
             self.overflowed = True
             return False
         line = self._push(run)
-        line.asleep = line.asleep or blocked is True
+        # Whoever was kept back says nothing of one that goes before it.
+        line.asleep = blocked is True or (line.asleep and line.waiting[0][1] is not run)
         if blocked is not False:
             self.look_at(run)
         self.overflowed = self.overflowed or not fits

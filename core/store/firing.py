@@ -38,15 +38,15 @@ class Firing:
             raise ValueError("chains that move and chains that end go into separate statements")
         params = {**self._fences(items), **_chain_params(items), "now_us": now_us}
         rows = await self._database.run(FIRE_MOVING if moving else FIRE_ENDING, params, repeat_unknown=True)
-        attempts = {run_id: attempt for *_, run_id, attempt, _ in rows if attempt is not None}
-        verdicts = {ord_: verdict for *_, ord_, _, _, verdict in rows if ord_ is not None}
+        attempts = {run_id: (attempt, gated) for *_, run_id, attempt, _, gated in rows if attempt is not None}
+        verdicts = {ord_: verdict for *_, ord_, _, _, verdict, _ in rows if ord_ is not None}
         made = {
             n: MadeRun(
-                attempts[i.run.run_id],
+                attempts[i.run.run_id][0],
                 0,
                 i.run.scheduled_for_us,
                 i.run.due_at_us,
-                gated=i.run.overlap.buffers,
+                gated=attempts[i.run.run_id][1],
                 blocked=verdicts.get(n) == WAITS,
             )
             for n, i in enumerate(items)

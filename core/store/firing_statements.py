@@ -8,7 +8,7 @@ Run by firing.py; what is in the way of a run is defined in overlap.py.
 from __future__ import annotations
 
 from core.store.fencing import FENCE, HELD, LANDING, LANDS
-from core.store.overlap import BACKFILL, NOW, OPEN, OPEN_OR_WAITING, WAITING, count_of, none_of
+from core.store.overlap import BACKFILL, NOW, OPEN, OPEN_OR_WAITING, WAITING, count_of, none_of, shared
 from core.store.statement import Kind, statement
 
 _ITEM = """item AS (
@@ -50,7 +50,7 @@ _MOVE = f"""acted AS (
       JOIN jobs j ON j.job_id = i.job_id AND j.version = i.expect_version
       WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.due_id
         AND i.bucket >= held.from_bucket AND i.bucket < held.to_bucket
-      RETURNING {_CARRIED}
+      RETURNING {_CARRIED}, held.to_bucket AS term_end
     )"""
 
 _END = f"""acted AS (
@@ -60,7 +60,7 @@ _END = f"""acted AS (
       JOIN jobs j ON j.job_id = i.job_id AND j.version = i.expect_version
       WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.due_id
         AND i.bucket >= held.from_bucket AND i.bucket < held.to_bucket
-      RETURNING {_CARRIED}
+      RETURNING {_CARRIED}, held.to_bucket AS term_end
     )"""
 
 # Verdicts on a run: nothing is in its way, or it waits behind its gate. Others are numbers of SkipReason.
@@ -72,12 +72,14 @@ _IS_FULL = f"""{count_of("a", f"{WAITING} AND NOT ({BACKFILL})", open_from="a.op
 
 # Everything below follows from the consumed rows. Policies, as in core/policy.Overlap: 1 skips while a run of the job
 # is open or waits, 2 takes no notice, 3 and 4 let as many wait as max_buffered says (1 under 3), 5 lets the run wait
-# until its dispatcher has canceled what is in its way. A conflict on the run id is an occurrence that has its run
-# already: the due row moves on all the same (rule 9).
+# until its dispatcher has canceled what is in its way. Where the shard is shared with another owner none but 2 starts
+# here: their runs go through the gate. A conflict on the run id is an occurrence that has its run already: the due row
+# moves on all the same (rule 9).
 _RUNS = f"""decided AS (
       SELECT a.ord, a.shard, a.term, a.job_id, a.job_version, a.run_id, a.scheduled_for_us, a.run_due_us, a.run_state,
              a.worker, a.token_hash, a.lease_until_us, a.overlap, a.stand_before_us, a.skip_from_us, a.skip_to_us,
              a.skip_reason,
+             a.overlap <> 2 AND a.run_id IS NOT NULL AND {shared("a", term_end="a.term_end")} AS shared,
              CASE WHEN a.overlap = 2 OR a.run_id IS NULL THEN {FREE}
                   WHEN {none_of("a", OPEN_OR_WAITING, open_from="a.open_from_us")} THEN {FREE}
                   WHEN a.overlap = 1 THEN 1
@@ -92,15 +94,16 @@ _RUNS = f"""decided AS (
              CASE WHEN s.starts THEN 2 ELSE 1 END, CASE WHEN s.starts THEN 1 ELSE 0 END, s.term,
              CASE WHEN s.starts THEN s.worker ELSE '' END, CASE WHEN s.starts THEN s.token_hash ELSE NULL END,
              CASE WHEN s.starts THEN s.lease_until_us ELSE 0 END, CASE WHEN s.starts THEN {NOW} ELSE 0 END,
-             s.overlap > 2
+             s.overlap > 2 OR s.shared
       FROM (
         SELECT d.run_id, d.job_id, d.job_version, d.shard, d.scheduled_for_us, d.run_due_us, d.term, d.worker,
-               d.token_hash, d.lease_until_us, d.overlap, d.run_state = 2 AND d.verdict = {FREE} AS starts
+               d.token_hash, d.lease_until_us, d.overlap, d.shared,
+               d.run_state = 2 AND d.verdict = {FREE} AND NOT d.shared AS starts
         FROM decided d
         WHERE d.run_id IS NOT NULL AND d.verdict <= {FREE}
       ) AS s
       ON CONFLICT (run_id) DO NOTHING
-      RETURNING run_id, attempt
+      RETURNING run_id, attempt, gated
     ), stood AS (
       INSERT INTO open_runs (shard, job_id, run_id)
       SELECT d.shard, d.job_id, d.run_id
@@ -121,15 +124,15 @@ _RUNS = f"""decided AS (
       ON CONFLICT (job_id, from_us) DO NOTHING
     )
     SELECT f.shard, f.term, f.from_bucket, f.to_bucket, CAST(NULL AS BIGINT) AS ord, CAST(NULL AS UUID) AS run_id,
-           CAST(NULL AS BIGINT) AS attempt, CAST(NULL AS BIGINT) AS verdict
+           CAST(NULL AS BIGINT) AS attempt, CAST(NULL AS BIGINT) AS verdict, CAST(NULL AS BOOLEAN) AS gated
     FROM fence f
     UNION ALL
     SELECT d.shard, d.term, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), d.ord, d.run_id, CAST(NULL AS BIGINT),
-           d.verdict
+           d.verdict, CAST(NULL AS BOOLEAN)
     FROM decided d
     UNION ALL
     SELECT CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
-           CAST(NULL AS BIGINT), m.run_id, m.attempt, CAST(NULL AS BIGINT)
+           CAST(NULL AS BIGINT), m.run_id, m.attempt, CAST(NULL AS BIGINT), m.gated
     FROM made m"""
 
 FIRE_MOVING = statement("fire_and_move_chains", Kind.ACT, f"WITH {FENCE}, {LANDING}, {_ITEM}, {_MOVE}, {_RUNS}")

@@ -23,8 +23,9 @@ _FIND_BLOCKED = statement(
     Kind.READ,
     f"""
     WITH item AS (
-      SELECT i.ord, i.shard, CAST(0 AS BIGINT) AS term, i.run_id, TRUE AS gated
-      FROM unnest(CAST(:ords AS BIGINT[]), CAST(:shards AS BIGINT[]), CAST(:run_ids AS UUID[])) AS i(ord, shard, run_id)
+      SELECT i.ord, i.shard, i.term, i.run_id, TRUE AS gated
+      FROM unnest(CAST(:ords AS BIGINT[]), CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]),
+                  CAST(:run_ids AS UUID[])) AS i(ord, shard, term, run_id)
     ), blocked AS (
       {blocked_among("item")}
     )
@@ -111,6 +112,7 @@ class GateKeeper:
         params = {
             "ords": list(range(len(runs))),
             "shards": [run.shard for run in runs],
+            "terms": [run.term for run in runs],
             "run_ids": [run.run_id for run in runs],
             "now_us": now_us,
         }

@@ -13,6 +13,12 @@ each other's rows:
   each.
 * So of a lease and a firing at the same time the firing sees the other's run wait, and its own run waits too.
 * A former owner's statements have ended before its term is closed: they hold the fence.
+While a shard is shared, by the owner before a boundary and the one after it, two owners fire and lease at the same
+time, and neither's statements wait for the other's. Then (rule 15) nothing that must not overlap is started by firing:
+its run is made behind the gate whatever its policy, and committed, before a lease asks the gate. And the gate keeps a
+run back also behind one that waits at the other owner, whatever the order of the two. So of two runs of different
+owners the lease of the one that was made later sees the other wait, run, or ended. Where each waits for the other, both
+are free to go, by their order, once the runs of the owner before have come home to the one after.
 A trigger, which no fence guards, starts nothing: its run waits until the owner leases it. So an occurrence and a
 trigger of one instant, neither of which saw the other, do not run beside each other either. (A lock could not do that:
 at READ COMMITTED a statement that has waited for one goes on with the snapshot from before.) What may happen is that
@@ -20,6 +26,8 @@ one run more waits than the policy buffers.
 """
 
 from __future__ import annotations
+
+from core.buckets import NO_END
 
 NOW = "CAST(:now_us AS BIGINT)"
 
@@ -65,12 +73,25 @@ def count_of(job: str, condition: str, *, open_from: str) -> str:
                   AND r.scheduled_for_us < {open_from} AND r.run_id <> {job}.run_id)"""
 
 
+def shared(item: str, *, term_end: str = "") -> str:
+    """Whether another term of the shard is open beside the one of `item` (shard, term).
+
+    `term_end` is the end of the item's own term as its lock shows it: exact where the statement's snapshot is older
+    than the split.
+    """
+    beside = f"""(SELECT 1 FROM shard_terms o
+               WHERE o.shard = {item}.shard AND o.state = 1 AND o.term <> {item}.term LIMIT 1) IS NOT NULL"""
+    return f"({term_end} < {NO_END} OR {beside})" if term_end else f"({beside})"
+
+
 def blocked_among(item: str) -> str:
     """The waiting runs among `item` (ord, shard, term, run_id, gated) that have to go on waiting behind their gate."""
-    in_the_way = f"({OPEN} OR ({WAITING} AND {goes_before('g')}))"
+    elsewhere = "g.shared AND r.home_term NOT IN (g.term, 0)"
+    in_the_way = f"({OPEN} OR ({WAITING} AND ({goes_before('g')} OR ({elsewhere}))))"
     return f"""SELECT g.ord, g.shard, g.term
       FROM (
-        SELECT i.ord, i.shard, i.term, r.run_id, r.job_id, r.cause, r.scheduled_for_us, m.open_from_us
+        SELECT i.ord, i.shard, i.term, r.run_id, r.job_id, r.cause, r.scheduled_for_us, m.open_from_us,
+               {shared("i")} AS shared
         FROM {item} i
         JOIN runs r ON r.run_id = i.run_id
         JOIN shard_marks m ON m.shard = i.shard
