@@ -22,6 +22,7 @@ class Attempt:
     __slots__ = (
         "abandon_s",
         "address",
+        "beat_again_s",
         "bound_s",
         "context",
         "forgotten",
@@ -34,6 +35,7 @@ class Attempt:
         "redirects",
         "ref",
         "result",
+        "retries",
         "say_again_s",
         "sent_s",
         "size",
@@ -69,6 +71,9 @@ class Attempt:
         self.orphaned = False
         self.offer_s = math.inf
         self.redirects = 0
+        # Its heartbeat was answered with RETRY, so often in a row: when it is said again, before the next interval.
+        self.retries = 0
+        self.beat_again_s = math.inf
         # The newest report of progress that a dispatcher has acknowledged.
         self.progress_acknowledged = 0
 

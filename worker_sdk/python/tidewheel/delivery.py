@@ -30,6 +30,8 @@ from tidewheel.v1.worker_service_pb2 import (
 
 # After RETRY, and between two offers of an attempt whose dispatcher is gone.
 RETRY_PAUSE_S = 0.5
+# How often that pause doubles while a heartbeat is answered with RETRY again and again: to 4 s at most.
+RETRY_DOUBLINGS = 3
 # From the second redirect in a row on: two dispatchers that point at each other must not make a storm.
 REDIRECT_PAUSE_S = 0.25
 # How long a connection to the address of a redirect may take before the attempt counts as orphaned.
@@ -137,7 +139,8 @@ class Delivery:
                 attempt.lease_until_s = max(attempt.lease_until_s, effect.sent_s + stream.lease_s)
             attempt.progress_acknowledged = max(attempt.progress_acknowledged, reports)
             attempt.orphaned = False
-            attempt.redirects = 0
+            attempt.redirects = attempt.retries = 0
+            attempt.beat_again_s = math.inf
 
     def _heartbeat_refused(self, attempt: Attempt, verdict: Acknowledgement, now_s: float) -> None:
         if verdict.verdict == VERDICT_STALE:
@@ -146,6 +149,12 @@ class Delivery:
             self._redirect(attempt, verdict.owner_address, now_s)
         elif verdict.verdict == VERDICT_RETRY and attempt.orphaned:
             attempt.offer_s = now_s + _spread(RETRY_PAUSE_S)
+        elif verdict.verdict == VERDICT_RETRY:
+            # A dispatcher that is about to take the run over may need a moment: the next interval would cost a third
+            # of the lease.
+            pause_s = RETRY_PAUSE_S * 2 ** min(attempt.retries, RETRY_DOUBLINGS)
+            attempt.retries += 1
+            attempt.beat_again_s = min(attempt.beat_again_s, now_s + _spread(pause_s))
 
     def _forget(self, attempt: Attempt) -> None:
         """It is no longer ours: its result is not wanted, its handler has to stop."""
@@ -155,13 +164,17 @@ class Delivery:
 
     def _redirect(self, attempt: Attempt, address: str, now_s: float) -> None:
         attempt.orphaned = False
+        if address == attempt.address:
+            # Said twice, on a heartbeat and by itself, say; the owner has been told already.
+            attempt.say_again_s = min(attempt.say_again_s, now_s + _spread(RETRY_PAUSE_S))
+            return
         attempt.redirects += 1
         self._move(attempt, address, now_s, wait=attempt.redirects > 1)
 
     def _move(self, attempt: Attempt, address: str, now_s: float, *, wait: bool = False) -> None:
         """Bind it to another dispatcher and tell that one, at once if its stream is open and no `wait` is due."""
         self._attempts.rebind(attempt, address, now_s)
-        attempt.offer_s = math.inf
+        attempt.offer_s = attempt.beat_again_s = math.inf
         pause_s = _spread(REDIRECT_PAUSE_S) if wait else 0.0
         attempt.say_again_s = now_s + max(pause_s, RETRY_PAUSE_S)
         stream = self._streams.get(address)
@@ -188,8 +201,17 @@ class Delivery:
         for address, stream in self._streams.items():
             if now_s >= stream.next_heartbeat_s:
                 self.beat(address, now_s)
+            else:
+                self._beat_again(address, stream, now_s)
             next_s = min(next_s, stream.next_heartbeat_s)
         return next_s
+
+    def _beat_again(self, address: str, stream: Stream, now_s: float) -> None:
+        """Heartbeats of those that were told to try again, before the others' turn."""
+        again = [attempt for attempt in self._attempts.bound_to(address) if attempt.beat_again_s <= now_s]
+        for attempt in again:
+            attempt.beat_again_s = math.inf
+        stream.protocol.heartbeat([_beat(attempt) for attempt in again], now_s)
 
     def _is_gone(self, address: str) -> bool:
         return bool(self.known) and address not in self.known and address not in self._streams
@@ -226,7 +248,7 @@ class Delivery:
             self._stop(attempt, Stop(StopKind.TIMED_OUT, StopKind.TIMED_OUT.value))
             return attempt.abandon_s
         if now_s < attempt.lease_until_s:
-            return min(attempt.lease_until_s, attempt.stop_s, attempt.offer_s)
+            return min(attempt.lease_until_s, attempt.stop_s, attempt.offer_s, attempt.beat_again_s)
         self._stop(attempt, Stop(StopKind.LEASE_LOST, StopKind.LEASE_LOST.value))
         return attempt.stop_s
 

@@ -94,6 +94,9 @@ class Link:
                 await self._read(call, protocol)
         except grpc.aio.AioRpcError as error:
             log.info("stream to dispatcher at %s ended: %s", self.address, error.details() or error.code().name)
+        except grpc.aio.BaseError as error:
+            # What gRPC says of a call that broke while it was being used; it has no status then.
+            log.info("stream to dispatcher at %s broke: %s", self.address, error)
         except (TimeoutError, asyncio.InvalidStateError):
             log.info("dispatcher at %s did not answer Hello within %g s", self.address, WELCOME_WITHIN_S)
         except asyncio.CancelledError:
@@ -147,7 +150,7 @@ class Link:
                 if self._closing:
                     await call.done_writing()
                     return
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
             # The stream is over; its reader sees the same and says why.
             return
 

@@ -37,6 +37,26 @@ class WorkerServiceStub(object):
     5. Heartbeats hold the leases of the attempts that run; a lease counts from the sending of the heartbeat that is
     acknowledged, on the worker's own monotonic clock.
     A broken stream ends nothing: the worker reconnects, and its Hello names what it still runs.
+
+    A run may change its dispatcher at any moment, while its handler runs: the shard that it belongs to is moved, or taken
+    over. Nothing is to be stopped or started for that; the worker only has to talk to another dispatcher:
+    * Each attempt is bound to one address: that of the dispatcher that assigned it, until a REDIRECT names another.
+    Heartbeats and results go to the address that the attempt is bound to. Two attempts of one stream may be bound to
+    different addresses later.
+    * A dispatcher says REDIRECT in the reply to a heartbeat, in the acknowledgement of a result, and also without having
+    been asked, in an Acknowledgement of an attempt that still runs. It means the same each time. Saying it twice is
+    saying it once.
+    * On REDIRECT the worker binds the attempt to `owner_address` and says at once, there, what is to be said: a
+    heartbeat if the handler runs, else the result. If it has no stream to that address it opens one, also if
+    DiscoveryService has not named it (yet), and keeps it as long as an attempt is bound to it. The lease is what it
+    was: only an acknowledged heartbeat extends it.
+    * The dispatcher named may name another (the shard moved again), or say RETRY (it does not know the run yet). The
+    worker follows, with a pause of about a quarter of a second from the second redirect in a row on, and keeps the
+    attempt and its result until ACCEPTED or STALE.
+    * If the address that an attempt is bound to is no longer among those that DiscoveryService names, and its stream is
+    broken or cannot be opened within about a second, the worker asks the other dispatchers in turn, with a pause of
+    half a second: each of them answers with what it knows (ACCEPTED, REDIRECT, RETRY or STALE), by the run's record.
+    * A CancelOrder counts on whichever stream it comes.
     """
 
     def __init__(self, channel):
@@ -64,6 +84,26 @@ class WorkerServiceServicer(object):
     5. Heartbeats hold the leases of the attempts that run; a lease counts from the sending of the heartbeat that is
     acknowledged, on the worker's own monotonic clock.
     A broken stream ends nothing: the worker reconnects, and its Hello names what it still runs.
+
+    A run may change its dispatcher at any moment, while its handler runs: the shard that it belongs to is moved, or taken
+    over. Nothing is to be stopped or started for that; the worker only has to talk to another dispatcher:
+    * Each attempt is bound to one address: that of the dispatcher that assigned it, until a REDIRECT names another.
+    Heartbeats and results go to the address that the attempt is bound to. Two attempts of one stream may be bound to
+    different addresses later.
+    * A dispatcher says REDIRECT in the reply to a heartbeat, in the acknowledgement of a result, and also without having
+    been asked, in an Acknowledgement of an attempt that still runs. It means the same each time. Saying it twice is
+    saying it once.
+    * On REDIRECT the worker binds the attempt to `owner_address` and says at once, there, what is to be said: a
+    heartbeat if the handler runs, else the result. If it has no stream to that address it opens one, also if
+    DiscoveryService has not named it (yet), and keeps it as long as an attempt is bound to it. The lease is what it
+    was: only an acknowledged heartbeat extends it.
+    * The dispatcher named may name another (the shard moved again), or say RETRY (it does not know the run yet). The
+    worker follows, with a pause of about a quarter of a second from the second redirect in a row on, and keeps the
+    attempt and its result until ACCEPTED or STALE.
+    * If the address that an attempt is bound to is no longer among those that DiscoveryService names, and its stream is
+    broken or cannot be opened within about a second, the worker asks the other dispatchers in turn, with a pause of
+    half a second: each of them answers with what it knows (ACCEPTED, REDIRECT, RETRY or STALE), by the run's record.
+    * A CancelOrder counts on whichever stream it comes.
     """
 
     def Connect(self, request_iterator, context):
@@ -100,6 +140,26 @@ class WorkerService(object):
     5. Heartbeats hold the leases of the attempts that run; a lease counts from the sending of the heartbeat that is
     acknowledged, on the worker's own monotonic clock.
     A broken stream ends nothing: the worker reconnects, and its Hello names what it still runs.
+
+    A run may change its dispatcher at any moment, while its handler runs: the shard that it belongs to is moved, or taken
+    over. Nothing is to be stopped or started for that; the worker only has to talk to another dispatcher:
+    * Each attempt is bound to one address: that of the dispatcher that assigned it, until a REDIRECT names another.
+    Heartbeats and results go to the address that the attempt is bound to. Two attempts of one stream may be bound to
+    different addresses later.
+    * A dispatcher says REDIRECT in the reply to a heartbeat, in the acknowledgement of a result, and also without having
+    been asked, in an Acknowledgement of an attempt that still runs. It means the same each time. Saying it twice is
+    saying it once.
+    * On REDIRECT the worker binds the attempt to `owner_address` and says at once, there, what is to be said: a
+    heartbeat if the handler runs, else the result. If it has no stream to that address it opens one, also if
+    DiscoveryService has not named it (yet), and keeps it as long as an attempt is bound to it. The lease is what it
+    was: only an acknowledged heartbeat extends it.
+    * The dispatcher named may name another (the shard moved again), or say RETRY (it does not know the run yet). The
+    worker follows, with a pause of about a quarter of a second from the second redirect in a row on, and keeps the
+    attempt and its result until ACCEPTED or STALE.
+    * If the address that an attempt is bound to is no longer among those that DiscoveryService names, and its stream is
+    broken or cannot be opened within about a second, the worker asks the other dispatchers in turn, with a pause of
+    half a second: each of them answers with what it knows (ACCEPTED, REDIRECT, RETRY or STALE), by the run's record.
+    * A CancelOrder counts on whichever stream it comes.
     """
 
     @staticmethod
