@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from core.coord.client import EtcdClient
-from core.coord.config import EtcdUser
+from core.coord.config import EtcdConfig, EtcdUser
 from core.coord.faults import AccessDenied, Compacted, StoreReplaced
 from core.coord.records import Event, Op, Put
 from core.tasks import Tasks
@@ -133,6 +133,31 @@ async def test_a_silent_server_is_left_for_another_endpoint(
     await client.put(prefix + "2", b"")
     await eventually(lambda: len(seen) == 2, 6)
     assert [event.kv.key.removeprefix(prefix) for event in seen] == ["1", "2"]
+
+
+async def test_a_silent_server_is_left_by_its_missing_answer_to_a_ping_too(
+    etcd: EtcdServer, client: EtcdClient, proxy: TcpProxy, make_client: MakeClient, tasks: Tasks, prefix: str
+) -> None:
+    """The connection itself is ended, whatever a stream would still wait for: here for minutes."""
+    begin = (await client.get(prefix)).at.revision + 1
+    both = make_client(proxy.endpoint, f"localhost:{etcd.port}", watch_silence_s=300.0, ping_interval_s=5.0)
+    seen: list[Event] = []
+    tasks.spawn(collect(both, prefix, begin, seen), name="watch")
+    await client.put(prefix + "1", b"")
+    await eventually(lambda: len(seen) == 1)
+    proxy.stall()
+    await client.put(prefix + "2", b"")
+    await eventually(lambda: len(seen) == 2, 18)
+
+
+@pytest.mark.long
+async def test_etcd_minds_none_of_our_pings(client: EtcdClient, make_client: MakeClient, proxy: TcpProxy) -> None:
+    """It ends a connection at the third ping that comes too early; a watch that is quiet all the while shows it."""
+    quiet = make_client(proxy.endpoint, watch_silence_s=300.0, ping_interval_s=EtcdConfig(("a:1",)).ping_interval_s)
+    watch = asyncio.create_task(collect(quiet, "/quiet/", 1, []))
+    await asyncio.wait({watch}, timeout=32)
+    assert proxy.connections_seen == 1
+    watch.cancel()
 
 
 async def test_a_frozen_server_that_goes_on_has_lost_nothing(
