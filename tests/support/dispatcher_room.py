@@ -43,7 +43,7 @@ from core.store.runs import RunRecord
 from tests.support.api_store import changed, created, version_at
 from tests.support.ledger_check import LedgerCheck
 from tests.support.polling import eventually
-from tests.support.running_dispatcher import RunningDispatcher, start_dispatcher
+from tests.support.running_dispatcher import Halt, RunningDispatcher, start_dispatcher
 from tests.support.store_world import asyncpg_url
 
 SHARDS = 4
@@ -100,10 +100,12 @@ class Room:
             dispatcher=replace(QUICK, **dispatcher),
         )
 
-    async def dispatcher(self, name: str = "", *, url: str = "", **changes: Any) -> RunningDispatcher:
+    async def dispatcher(
+        self, name: str = "", *, url: str = "", halt: Halt | None = None, **changes: Any
+    ) -> RunningDispatcher:
         """Start one that owns nothing yet; it is ended with the test."""
         name = name or f"dispatcher-{uuid4().hex[:8]}"
-        started = await start_dispatcher(self.settings(url=url, **changes), name, self.lives_by)
+        started = await start_dispatcher(self.settings(url=url, **changes), name, self.lives_by, halt)
         self.dispatchers.append(started)
         self.stack.push_async_callback(started.kill)
         await eventually(lambda: name in self.leader.members(), what="the leader sees the dispatcher")

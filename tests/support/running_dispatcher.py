@@ -18,6 +18,7 @@ from core.coord.coord import EtcdCoord
 from core.coord.layout import Member
 from core.coord.settings import etcd_config, session_config
 from core.enumerator import Enumerator
+from core.failpoints import Failpoints
 from core.rand import SystemRand
 from core.store.clock_probe import ClockProbe
 from core.store.cluster import read_cluster
@@ -51,6 +52,30 @@ class ShiftedProbe(ClockProbe):
             return await self._read_from.read_clock()
         now_s = self._instead.monotonic_s()
         return ClockReading(self._instead.now_us(), now_s, now_s)
+
+
+class Halt(Failpoints):
+    """Whoever passes this place of a hand-off stands there until it is released, as a loop that hangs."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self._place = place
+        self._released = asyncio.Event()
+        self.reached = False
+
+    async def hold(self, name: str) -> None:
+        if name == self._place and not self._released.is_set():
+            self.reached = True
+            await self._released.wait()
+
+    def release(self) -> None:
+        self._released.set()
+
+
+class _HaltingRuntime(Runtime):
+    async def pass_by(self, name: str) -> None:
+        assert isinstance(self.failpoints, Halt)
+        await self.failpoints.hold(name)
 
 
 @dataclass
@@ -142,11 +167,13 @@ class RunningDispatcher:
         assert failure is None, f"a loop of {self.name} broke: {failure!r}"
 
 
-async def start_dispatcher(settings: Settings, name: str, lives_by: Clock | None = None) -> RunningDispatcher:
+async def start_dispatcher(
+    settings: Settings, name: str, lives_by: Clock | None = None, halt: Halt | None = None
+) -> RunningDispatcher:
     """Build and start one; it owns nothing yet. The database must be there.
 
     With `lives_by` its loops know no other time, and that clock passes for the database's. Only what it has to do with
-    servers (connections, the session in etcd) goes by the machine's.
+    servers (connections, the session in etcd) goes by the machine's. `halt` is where it stands still.
     """
     system, rand = SystemClock(), SystemRand()
     clock = DatabaseClock(lives_by or system)
@@ -157,7 +184,8 @@ async def start_dispatcher(settings: Settings, name: str, lives_by: Clock | None
     probe = ShiftedProbe(database, clock, lives_by)
     await probe.begin()
     tasks.spawn(probe.run(), name="clock probe")
-    runtime = Runtime(
+    kind = Runtime if halt is None else _HaltingRuntime
+    runtime = kind(
         name,
         clock,
         rand,
@@ -166,6 +194,7 @@ async def start_dispatcher(settings: Settings, name: str, lives_by: Clock | None
         Enumerator(),
         DispatcherMetrics(registry, clock),
         start_tracing(settings.telemetry, role="dispatcher", instance=name),
+        halt or Failpoints(),
     )
     coord = EtcdCoord(etcd_config(settings.etcd), session_config(settings.etcd), settings.cluster.name, system, rand)
     parts = assemble(runtime, database, coord, report_interval_s=settings.controlplane.report_interval_s)
