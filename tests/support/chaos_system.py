@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -80,10 +81,16 @@ class ChaosSystem:
         self.watched: list[Watched] = []
         self.faults: list[tuple[int, str]] = []
         self.horizon_us = 0
+        # The failpoints with which a process of that name starts, unless its starter says otherwise.
+        self.failpoints_of: Callable[[str], str] = lambda name: ""
         self.clients: list[Client] = []
         self._numbers = 0
         self._watching: asyncio.Task[None] | None = None
         self._sink: Child | None = None
+
+    @property
+    def bucket_width_s(self) -> float:
+        return int(self.live.environ["TIDEWHEEL_CLUSTER_BUCKET_WIDTH_MS"]) / 1000
 
     @property
     def socket(self) -> Path:
@@ -135,13 +142,15 @@ class ChaosSystem:
     def start_dispatcher(self, failpoints: str = "", **environ: str) -> Watched:
         """Start one more without waiting for it; `failpoints` as in core/failpoints.py."""
         self._numbers += 1
-        given = {**self.dispatcher_environ, **environ}
-        if failpoints:
-            given["TIDEWHEEL_FAILPOINTS"] = failpoints
+        name = f"dispatcher-{self._numbers}"
+        given = {**self.dispatcher_environ, **environ, **self._stumbling(failpoints or self.failpoints_of(name))}
         began_us = now_us()
-        member = self.live.fleet.start_dispatcher(f"dispatcher-{self._numbers}", given, self.dispatcher_module)
+        member = self.live.fleet.start_dispatcher(name, given, self.dispatcher_module)
         self.watched.append(Watched(member, began_us))
         return self.watched[-1]
+
+    def _stumbling(self, failpoints: str) -> dict[str, str]:
+        return {"TIDEWHEEL_FAILPOINTS": failpoints} if failpoints else {}
 
     def start_worker(self, name: str) -> None:
         environ = {"TIDEWHEEL_ADDRESS": self.live.fleet.addresses}
@@ -216,8 +225,9 @@ class ChaosSystem:
     def start_control_plane(self, failpoints: str = "", port: int = 0) -> Member:
         """Start one more; with the port of one that died, clients and workers find it again."""
         self._numbers += 1
-        environ = {"TIDEWHEEL_FAILPOINTS": failpoints} if failpoints else {}
-        member = self.live.fleet.start_control_plane(f"controlplane-{self._numbers}", port=port, environ=environ)
+        name = f"controlplane-{self._numbers}"
+        environ = self._stumbling(failpoints or self.failpoints_of(name))
+        member = self.live.fleet.start_control_plane(name, port=port, environ=environ)
         self.live.control_planes.append(member)
         return member
 

@@ -39,6 +39,7 @@ class Load:
         self._rand = rand
         self._begins_us = begins_us
         self._ends_us = ends_us
+        self._registered: list[str] = []
         self._changing: list[str] = []
         self._triggered: list[str] = []
         self._paused: set[str] = set()
@@ -71,6 +72,7 @@ class Load:
     async def _create(
         self, name: str, handler: str, every_us: int | None, *, payload: str | None = None, overlap: str = "allow"
     ) -> None:
+        self._registered.append(name)
         schedule = None if every_us is None else self._periodic(every_us)
         retry = RetryPolicy(max_attempts=6, first_delay=timedelta(seconds=0.5), factor=1.0, jitter=0.0)
 
@@ -89,6 +91,16 @@ class Load:
 
     def _periodic(self, every_us: int) -> Periodic:
         return Periodic(self._begins_us + self._rand.randrange(every_us), every_us, self._ends_us)
+
+    async def end(self) -> None:
+        """Delete every job, so that nothing more becomes due."""
+        gate = asyncio.Semaphore(_CROWD)
+
+        async def one(name: str) -> None:
+            async with gate:
+                await self._change(name, "delete")
+
+        await asyncio.gather(*map(one, self._registered))
 
     # ---- trouble ----
 
