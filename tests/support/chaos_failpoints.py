@@ -1,6 +1,6 @@
 """Moves during which one process dies or stands still at a named place: the same for every place of core/failpoints.
 
-drill = Drill(chaos, "kill", Random(seed))      # before the first process is started: it arms them all
+drill = Drill(chaos, actions, Random(seed))     # before the first process is started: it arms them all
 await drill.at("target.after_split")            # raises AssertionError if the move does not end in time
 
 Each process has each place armed with a file of its own, so that the drill chooses at run time who stumbles where.
@@ -8,7 +8,8 @@ Each process has each place armed with a file of its own, so that the drill choo
 
 from __future__ import annotations
 
-import asyncio
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -38,12 +39,18 @@ def is_stopped(child: Child) -> bool:
     return state == "T"
 
 
-class Drill:
-    """Faults at places. `action` is kill or freeze."""
+def alternating(first: str) -> dict[str, str]:
+    """Kill at one place, freeze at the next, and so on: both ways together are every place with either."""
+    second = "freeze" if first == "kill" else "kill"
+    return {place: (first, second)[number % 2] for number, place in enumerate(PLACES)}
 
-    def __init__(self, chaos: ChaosSystem, action: str, rand: Random) -> None:
+
+class Drill:
+    """Faults at places. `actions` says at which place to kill, at which to freeze."""
+
+    def __init__(self, chaos: ChaosSystem, actions: Mapping[str, str], rand: Random) -> None:
         self._chaos = chaos
-        self._action = action
+        self._actions = actions
         self._rand = rand
         self._mover = Mover(chaos, rand)
         self._nemesis = Nemesis(chaos, rand)
@@ -52,7 +59,9 @@ class Drill:
 
     def armed(self, process: str) -> str:
         """The setting with which a process of that name starts."""
-        return ",".join(f"{place}=when:{self._file(process, place)}:{self._action}" for place in PLACES)
+        return ",".join(
+            f"{place}=when:{self._file(process, place)}:{action}" for place, action in self._actions.items()
+        )
 
     def _file(self, process: str, place: str) -> Path:
         return self._chaos.home / f"{process}.{place}"
@@ -61,7 +70,8 @@ class Drill:
 
     async def at(self, place: str) -> None:
         """Begin a move, let the process whose step it is stumble at `place`, and wait until the move has ended."""
-        shard, owner, target = await self._parties()
+        slow = await self._slow_owner() if "take_over_rest" in place else None
+        shard, owner, target = await self._parties(slow)
         stumbling: Watched | Member = target
         if place.startswith("owner."):
             stumbling = owner
@@ -69,31 +79,45 @@ class Drill:
             leader = await eventually(self._nemesis.leader, within_s=20, what="somebody leads")
             stumbling = leader
         member = stumbling.member if isinstance(stumbling, Watched) else stumbling
-        aside = await self._prepare(place, owner)
         self._file(member.name, place).touch()
         move = (await self._begin(shard, owner, target, place))[0]
-        await eventually(lambda: self._stumbled(member), PASSES_WITHIN_S, what=f"{member.name} passes {place}")
-        self._note_fault(stumbling, place)
+        froze = self._actions[place] == "freeze"
+        await eventually(lambda: self._stumbled(member, froze), PASSES_WITHIN_S, what=f"{member.name} passes {place}")
+        self._note_fault(stumbling, place, froze)
         await self._ended(move, place)
-        await self._recover(stumbling, [owner] if aside else [])
+        if slow is not None:
+            self._chaos.kill(slow)
+        await self._recover(stumbling, froze)
         row = (await self._chaos.rows("SELECT state, error FROM shard_moves WHERE move_id = $1", move))[0]
         self.ends[place] = f"{MoveState(row['state']).name} {row['error']}".strip()
 
-    async def _parties(self) -> tuple[int, Watched, Watched]:
-        """A shard, who owns it, and another dispatcher."""
+    async def _parties(self, owner_wanted: Watched | None) -> tuple[int, Watched, Watched]:
+        """A shard, who owns it (the one wanted, if any), and another dispatcher."""
         rows = await self._chaos.rows("SELECT shard, owner FROM shard_terms WHERE state = 1 ORDER BY shard")
         alive = {self._chaos.owner_of(each): each for each in self._chaos.running if not each.frozen}
-        row = self._rand.choice([row for row in rows if row["owner"] in alive])
+        wanted = alive if owner_wanted is None else {self._chaos.owner_of(owner_wanted)}
+        row = self._rand.choice([row for row in rows if row["owner"] in wanted])
         owner = alive[row["owner"]]
-        target = self._rand.choice([each for name, each in alive.items() if name and each is not owner])
-        return row["shard"], owner, target
+        # The one with the fewest shards: where a takeover goes, too.
+        counts = Counter(row["owner"] for row in rows)
+        others = sorted(name for name, each in alive.items() if name and each is not owner)
+        return row["shard"], owner, alive[min(others, key=lambda name: counts[name])]
 
-    async def _prepare(self, place: str, owner: Watched) -> bool:
-        """The rest is taken over only from an owner that does not finish its buckets."""
-        if "take_over_rest" in place:
-            self._file(owner.member.name, "owner.before_last_floor").touch()
-            return True
-        return False
+    async def _slow_owner(self) -> Watched:
+        """One more dispatcher, with a shard, that takes its time to finish its last buckets, though it is well."""
+        slow = self._chaos.start_dispatcher("owner.before_last_floor=wait:12")
+        name = await eventually(lambda: self._chaos.owner_of(slow), 30, what="the slow one has started")
+        rows = await self._chaos.rows("SELECT shard FROM shard_terms WHERE state = 1")
+        shard = self._rand.choice([row["shard"] for row in rows])
+        await eventually(lambda: self._mover.ask_for(shard, name), 20, what="the slow one may get a shard")
+
+        async def has_it() -> bool:
+            held = await self._chaos.rows("SELECT owner FROM shard_terms WHERE state = 1 AND shard = $1", shard)
+            return [row["owner"] for row in held] == [name]
+
+        await eventually(has_it, ENDS_WITHIN_S, what="the slow one has a shard")
+        await self._mover.all_ended(ENDS_WITHIN_S)
+        return slow
 
     async def _begin(self, shard: int, owner: Watched, target: Watched, place: str) -> list[object]:
         accepted = await eventually(
@@ -103,14 +127,14 @@ class Drill:
             self._chaos.kill(owner)
         return [accepted[0].move_id]
 
-    def _stumbled(self, member: Member) -> bool:
-        return is_stopped(member.child) if self._action == "freeze" else not member.running
+    def _stumbled(self, member: Member, froze: bool) -> bool:
+        return is_stopped(member.child) if froze else not member.running
 
-    def _note_fault(self, stumbling: Watched | Member, place: str) -> None:
+    def _note_fault(self, stumbling: Watched | Member, place: str, froze: bool) -> None:
         member = stumbling.member if isinstance(stumbling, Watched) else stumbling
-        self._chaos.note(f"{self._action} {member.name} at {place}")
+        self._chaos.note(f"{self._actions[place]} {member.name} at {place}")
         if isinstance(stumbling, Watched):
-            stumbling.frozen = self._action == "freeze"
+            stumbling.frozen = froze
             if not stumbling.frozen:
                 stumbling.ended_us = now_us()
                 self._chaos.live.fleet.members.remove(member)
@@ -129,25 +153,16 @@ class Drill:
     async def _settled(self) -> bool:
         return await self._chaos.all_owned()
 
-    async def _recover(self, stumbling: Watched | Member, others: list[Watched]) -> None:
+    async def _recover(self, stumbling: Watched | Member, froze: bool) -> None:
         """As many processes as before, none of them frozen."""
-        if isinstance(stumbling, Member) and self._action == "kill":
+        if isinstance(stumbling, Member) and not froze:
             self._chaos.live.fleet.members.remove(stumbling)
             self._chaos.live.control_planes.remove(stumbling)
             self._chaos.start_control_plane(port=int(stumbling.address.rpartition(":")[2]))
         elif isinstance(stumbling, Member):
             stumbling.child.thaw()
-        for each in [stumbling, *others]:
-            if isinstance(each, Watched):
-                await self._recover_dispatcher(each)
+        elif froze:
+            self._chaos.thaw(stumbling)
         while len(self._chaos.running) < self._chaos.size.dispatchers:
             self._chaos.start_dispatcher()
         await eventually(lambda: all(map(self._chaos.owner_of, self._chaos.running)), 30, what="all have started")
-
-    async def _recover_dispatcher(self, each: Watched) -> None:
-        if each.ended_us is None and not each.member.running:  # the one aside died as well
-            each.ended_us = now_us()
-            self._chaos.live.fleet.members.remove(each.member)
-        if each.ended_us is None and is_stopped(each.member.child):
-            self._chaos.thaw(each)
-        await asyncio.sleep(0)
