@@ -79,7 +79,8 @@ class PlacementRequests:
     async def rebalance(self, call: Call, *, render: RenderMoves) -> bytes:
         """Ask for the moves of a round of rebalancing now, whether or not the leader does rounds by itself.
 
-        Raises NotLeading, Conflict (all shards are frozen), Invalid, RequestReused, Unavailable, OutcomeUnknown.
+        Raises NotLeading, Conflict (all shards are frozen, or nobody can be given any), Invalid, RequestReused,
+        Unavailable, OutcomeUnknown.
         """
         _check_reason(call)
 
@@ -87,6 +88,8 @@ class PlacementRequests:
             picture = self._picture()
             if picture.rules.all_frozen:
                 raise Conflict("all shards are frozen: nothing is moved until that is lifted")
+            if not picture.targets():
+                raise Conflict("no dispatcher that is alive and heard of can be given shards at the moment")
             steps = rebalancing(picture, self._settings, limit=len(picture.shards), always=True)
             return wishes(steps, picture, MoveCause.REBALANCE, call.note, self._rand.uuid)
 

@@ -1,4 +1,4 @@
-"""Plays a dispatcher towards etcd, the leader and the API's hints, without claiming anything."""
+"""Plays a dispatcher towards etcd, the leader and the API's hints; one that only lives, and one that owns shards."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from core.wire import internal_pb2, internal_pb2_grpc
 class Dispatcher:
     """Plays a dispatcher towards etcd, the leader and the API's hints; it claims nothing."""
 
-    def __init__(self, etcd: str, cluster: str, dispatcher_id: str) -> None:
+    def __init__(self, etcd: str, cluster: str, dispatcher_id: str, **member: Any) -> None:
+        self._member = member
         self.dispatcher_id = dispatcher_id
         self.coord = EtcdCoord(EtcdConfig((etcd,)), SessionConfig(), cluster, SystemClock(), SystemRand())
         self.hints: list[internal_pb2.HintRequest] = []
         self.server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         self.reporting: asyncio.Task[None] | None = None
+        # Beside what every report says.
+        self.said: dict[str, Any] = {}
 
     async def join(self) -> Dispatcher:
         internal_pb2_grpc.add_DispatcherServiceServicer_to_server(_HintSink(self.hints), self.server)
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         await self.server.start()
         self.coord.start()
-        self.coord.register(Member(self.dispatcher_id, self.address, "", 1))
+        self.coord.register(Member(self.dispatcher_id, self.address, "", 1, **self._member))
         await self.coord.ready()
         await self.coord.settled()
         return self
@@ -50,7 +53,8 @@ class Dispatcher:
             while True:
                 await call.write(
                     internal_pb2.DispatcherReport(
-                        dispatcher_id=self.dispatcher_id, open_runs=3, fires_per_second=1.5, draining=draining
+                        dispatcher_id=self.dispatcher_id,
+                        **{"open_runs": 3, "fires_per_second": 1.5, "draining": draining, **self.said},
                     )
                 )
                 await asyncio.sleep(0.2)
