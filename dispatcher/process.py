@@ -59,6 +59,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     clock = DatabaseClock(system)
     dispatcher_id = f"dispatcher-{rand.uuid().hex[:12]}"
     check_loopback(settings.dispatcher.listen, "dispatcher.listen")
+    # What cannot work ends the start here, not when the database has been waited for.
+    etcd_config(settings.etcd)
+    session_config(settings.etcd)
     database = Database(
         DatabaseConfig(
             settings.database.url,

@@ -13,6 +13,8 @@ from core.config import EtcdSettings
 from core.coord.config import EtcdConfig, EtcdTls, EtcdUser, SessionConfig
 from core.errors import Invalid
 
+_SHORTEST_LEASE_S = 2
+
 
 def etcd_config(settings: EtcdSettings) -> EtcdConfig:
     """The client's configuration. Raises Invalid, also for a file that cannot be read."""
@@ -20,7 +22,9 @@ def etcd_config(settings: EtcdSettings) -> EtcdConfig:
 
 
 def session_config(settings: EtcdSettings) -> SessionConfig:
-    """The session's configuration: renewals and margin follow the TTL."""
+    """The session's configuration: renewals and margin follow the TTL. Raises Invalid."""
+    if settings.lease_ttl_s < _SHORTEST_LEASE_S:
+        raise Invalid("etcd.lease_ttl_s", f"must be at least {_SHORTEST_LEASE_S}, the shortest that etcd grants")
     return SessionConfig(
         ttl_s=settings.lease_ttl_s, renew_s=settings.lease_ttl_s * 0.3, margin_s=settings.lease_ttl_s * 0.2
     )

@@ -14,12 +14,13 @@ from core.store.database import Database, DatabaseConfig
 from core.store.terms import Claim, Terms
 from tests.support.live_system import LiveSystem, now_us
 from tests.support.polling import eventually
-from tests.support.ticking import Ticking
+from tests.support.ticking import Ticking, in_us
 from tools.fleet import until_served
 from tools.servers.etcd_cluster import EtcdCluster
 from tools.servers.homes import temporary_home
 
-CALM_S = 6
+SETTLE_S = 2
+CALM_S = 5
 OUTAGE_S = 20
 LONG_OUTAGE_S = 120
 JOBS = 16
@@ -54,11 +55,11 @@ async def takeovers(system: LiveSystem) -> int:
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
 async def test_a_lost_leader_of_etcds_delays_nothing(system: LiveSystem, etcd: EtcdCluster, fault: str) -> None:
     """And where it was frozen, history is compacted meanwhile, so that whoever followed there has to list anew."""
-    ticking = Ticking(system, count=JOBS, seconds=CALM_S + 12)
+    ticking = Ticking(system, count=JOBS, seconds=SETTLE_S + CALM_S + 12)
     async with system.client() as client:
-        begun_us = now_us()
         await ticking.start(client)
-        await asyncio.sleep(CALM_S)
+        begun_us = in_us(SETTLE_S)
+        await asyncio.sleep(SETTLE_S + CALM_S)
         lost, cut_us = etcd.leader(), now_us()
         if fault == "killed":
             await asyncio.to_thread(lost.kill)
@@ -105,12 +106,12 @@ async def test_b75_a_takeover_comes_through_restarts_of_etcds_leader(system: Liv
 
 
 async def _without_quorum(system: LiveSystem, etcd: EtcdCluster, outage_s: float) -> None:
-    ticking = Ticking(system, count=JOBS, seconds=round(CALM_S + outage_s + 8))
+    ticking = Ticking(system, count=JOBS, seconds=round(SETTLE_S + CALM_S + outage_s + 8))
     first, second = (system.owner_id(each) for each in system.dispatchers)
     async with system.client() as client:
-        begun_us = now_us()
         await ticking.start(client)
-        await asyncio.sleep(CALM_S)
+        begun_us = in_us(SETTLE_S)
+        await asyncio.sleep(SETTLE_S + CALM_S)
         gone, cut_us = etcd.followers(), now_us()
         for member in gone:
             await asyncio.to_thread(member.kill)

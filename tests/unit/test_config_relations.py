@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
+import controlplane.process
+import dispatcher.process
 from core.config import (
     ClusterSettings,
     ControlPlaneSettings,
+    DatabaseSettings,
     DispatcherSettings,
+    EtcdSettings,
     Settings,
     TelemetrySettings,
     check_loopback,
@@ -58,6 +65,27 @@ def test_other_settings_are_refused_by_name_too() -> None:
         TelemetrySettings(log_level="loud")
     with pytest.raises(Invalid, match=r"etcd.endpoints"):
         etcd_config(Settings().etcd)
+
+
+@pytest.mark.parametrize("role", [controlplane.process, dispatcher.process], ids=["controlplane", "dispatcher"])
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("etcd.ca_file", {"ca_file": "absent.pem"}),
+        ("etcd.endpoints", {"endpoints": ("ftp://127.0.0.1:1",)}),
+        ("etcd.password_file", {"user": "tidewheel"}),
+        ("etcd.lease_ttl_s", {"lease_ttl_s": 1}),
+    ],
+)
+async def test_an_etcd_that_cannot_be_used_as_told_ends_the_start_before_anything_is_waited_for(
+    role: object, key: str, changes: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    etcd = EtcdSettings(**({"endpoints": ("https://127.0.0.1:1",)} | changes))  # type: ignore[arg-type]
+    settings = Settings(database=DatabaseSettings("postgresql://nobody@127.0.0.1:1/none"), etcd=etcd)
+    with pytest.raises(Invalid) as refused:
+        await asyncio.wait_for(role.run(settings, asyncio.Event()), 20)  # type: ignore[attr-defined]
+    assert refused.value.field == key
 
 
 @pytest.mark.parametrize(
