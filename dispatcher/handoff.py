@@ -7,6 +7,7 @@ the boundary needs no loop of its own: discovery and progress see the end of its
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -23,6 +24,8 @@ from dispatcher.runtime import Memory, Runtime
 log = logging.getLogger(__name__)
 
 _BATCH = 16
+# Shards whose runs are brought home together: each takes a handful of statements, one after the other.
+_AT_ONCE = 4
 
 
 class HandoffLoop:
@@ -77,9 +80,18 @@ class HandoffLoop:
         rest = duties.get(Duty.TAKE_OVER_REST, [])
         for start in range(0, len(rest), _BATCH):
             await self._take_over(rest[start : start + _BATCH])
-        for handoff in duties.get(Duty.BRING_HOME, []):
-            if await self._bring_home(handoff):
-                await self._close(handoff)
+        drained = duties.get(Duty.BRING_HOME, [])
+        for start in range(0, len(drained), _AT_ONCE):
+            outcomes = await asyncio.gather(
+                *(self._end(each) for each in drained[start : start + _AT_ONCE]), return_exceptions=True
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+    async def _end(self, handoff: Handoff) -> None:
+        if await self._bring_home(handoff):
+            await self._close(handoff)
 
     def _mine(self) -> list[Handoff]:
         holdings = self._memory.holdings
