@@ -1,6 +1,6 @@
 # Every target prepares .venv first where it needs it; a second run is instant. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long chaos check bench picture clean
+.PHONY: help install demo test test-long models chaos check bench picture clean
 
 python := .venv/bin/python
 # How many files of tests run at once: most tests wait for a server, so more than there are cores; fewer where they
@@ -21,12 +21,15 @@ demo: install ## run a whole system on a sample crontab until Ctrl-C (DEMO_SECON
 	@$(python) -m tools.demo
 
 test: install ## run every test on real servers that it starts itself: four files at a time, then the timed ones two at a time
-	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && \
+	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && SPIN_BIN="$$(tools/spin_for_tests.sh)" && export SPIN_BIN && \
 	$(python) -m pytest -n $(TEST_STREAMS) --dist loadfile $(addprefix --ignore=,$(timed)) && \
 	$(python) -m pytest -n $(TIMED_TEST_STREAMS) --dist loadfile $(timed)
 
 test-long: install ## run the longer suites
 	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && $(python) -m pytest -m long
+
+models: install ## check the two models of the protocol of ownership, and that each planted defect breaks one
+	@SPIN_BIN="$$(tools/spin_for_tests.sh)" && export SPIN_BIN && $(python) -m pytest tests/models
 
 chaos: install ## moves and faults under load until CHAOS_SECONDS are over, judged by a history checker (SEED=… to repeat)
 	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && CHAOS_SECONDS=$(CHAOS_SECONDS) SEED=$(SEED) $(python) -m tests.chaos
