@@ -8,7 +8,7 @@ which leaves alone what is about even. docs/placement.md says what is weighed ag
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 # A round that has begun evens out to within this part of the tolerance, so that noise does not begin the next one.
@@ -159,7 +159,7 @@ def _fair(tallies: Mapping[str, _Tally]) -> float:
     return sum(each.load for each in tallies.values()) / weights if weights else 0.0
 
 
-def _roomiest(tallies: Iterable[_Tally], cost: float, zone: str, most: float) -> _Tally:
+def _roomiest(tallies: Collection[_Tally], cost: float, zone: str, most: float) -> _Tally:
     """Who would have least for its weight with this shard; one of its zone, while that would have at most `most`."""
 
     def would_have(tally: _Tally) -> tuple[float, float, str]:
@@ -169,9 +169,12 @@ def _roomiest(tallies: Iterable[_Tally], cost: float, zone: str, most: float) ->
             tally.target.dispatcher_id,
         )
 
-    everybody = sorted(tallies, key=would_have)
-    at_home = [each for each in everybody if zone and each.target.zone == zone]
-    return at_home[0] if at_home and at_home[0].relative_with(cost) <= most else everybody[0]
+    at_home = [each for each in tallies if zone and each.target.zone == zone]
+    if at_home:
+        best = min(at_home, key=would_have)
+        if best.relative_with(cost) <= most:
+            return best
+    return min(tallies, key=would_have)
 
 
 class _Round:

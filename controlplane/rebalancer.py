@@ -40,8 +40,9 @@ class Rebalancer:
 
     async def ask(self, picture: Picture, rebalancing_left: int) -> Picture:
         """Ask for what should move now; the picture with the moves that came of it."""
-        drained = drains(picture, self._settings)
-        picture = await self._write(picture, drained, MoveCause.DRAIN, "its dispatcher is drained")
+        if not _waits_for_somebody(picture):
+            drained = drains(picture, self._settings)
+            picture = await self._write(picture, drained, MoveCause.DRAIN, "its dispatcher is drained")
         if self._is_due(picture):
             waiting = sum(
                 move.cause is MoveCause.REBALANCE and move.state is MoveState.PENDING for move in picture.moves.values()
@@ -68,3 +69,9 @@ class Rebalancer:
             targets = sorted({move.to_dispatcher for move in made})
             log.info("%s: %d shards are to move to %s", reason, len(made), ", ".join(targets))
         return replace(picture, moves={**picture.moves, **{move.shard: move for move in made}})
+
+
+def _waits_for_somebody(picture: Picture) -> bool:
+    """Whether the leader is new, and some who live have not been heard: those that were would get everything."""
+    roster = picture.roster
+    return roster.settling and any(each in roster.keepers - roster.eligible for each in picture.members)
