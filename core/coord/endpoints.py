@@ -25,16 +25,14 @@ MultiCallable = Any  # grpc types its multi-callables by codec; wire.Rpc carries
 _ANY_READ = "/etcdserverpb.Maintenance/Status"
 _ASK_WHY_S = 0.2
 # What grpc says of a handshake that failed, and what whoever configures us has to look at.
-_CAUSES = (
-    (re.compile(r"CERTIFICATE_VERIFY_FAILED"), "its certificate does not hold up against etcd.ca_file"),
-    (re.compile(r"TSI_DATA_CORRUPTED"), "it does not accept our certificate; see etcd.cert_file"),
-    (re.compile(r"security handshaker"), "etcd.ca_file, etcd.cert_file or etcd.key_file is not usable"),
-    (
-        re.compile(r"Handshake read failed"),
-        "it broke off the TLS handshake; without TLS write http:// in etcd.endpoints",
-    ),
-    (re.compile(r"Socket closed"), "it closed the connection; with TLS write https:// in etcd.endpoints"),
-)
+_CAUSES = {
+    r"CERTIFICATE_VERIFY_FAILED": "its certificate does not hold up against etcd.ca_file",
+    # The first is what is left of the refusal with TLS 1.3, the others are the alerts of TLS 1.2.
+    r"TSI_DATA_CORRUPTED|ALERT_\w*(CERTIFICATE|UNKNOWN_CA)": "it does not accept our certificate; see etcd.cert_file",
+    r"security handshaker": "etcd.ca_file, etcd.cert_file or etcd.key_file is not usable",
+    r"Handshake read failed": "it broke off the TLS handshake; without TLS write http:// in etcd.endpoints",
+    r"Socket closed": "it closed the connection; with TLS write https:// in etcd.endpoints",
+}
 
 
 class Endpoint:
@@ -93,7 +91,7 @@ class Endpoint:
             if error.code() is not grpc.StatusCode.UNAVAILABLE:
                 return ""
             details = error.details() or ""
-            causes = (cause for pattern, cause in _CAUSES if pattern.search(details))
+            causes = (cause for pattern, cause in _CAUSES.items() if re.search(pattern, details))
             return next(causes, details.rpartition("last error: ")[2])
         return ""
 
