@@ -18,8 +18,8 @@ from core.wire import internal_pb2 as pb
 _SMOOTHING_S = 15.0
 # A figure that was not reported for so long says nothing any more.
 _FORGET_S = 60.0
-# Unit of cost: one run fired a second. An open run costs its share of heartbeats, renewals and memory; a shard its
-# ticks, whether or not anything is due. Measured on the dispatcher's processor; docs/placement.md says how.
+# Unit of cost: one run fired a second. An open run costs its share of heartbeats and renewals; a shard its ticks,
+# whether or not anything is due. Estimates of the order; docs/placement.md says what they have to be good for.
 COST_OF_A_SHARD = 1.0
 COST_OF_AN_OPEN_RUN = 0.02
 
