@@ -40,7 +40,7 @@ def faked() -> Iterator[FakedWallClock]:
 # ---- the servers' own wall clocks ----
 
 
-async def test_wall_clocks_of_servers_that_jump_by_an_hour_change_nothing(faked: FakedWallClock) -> None:
+async def test_b78_wall_clocks_of_servers_that_jump_by_an_hour_change_nothing(faked: FakedWallClock) -> None:
     with temporary_home() as home:
         async with LiveSystem(home, faked.environ) as system, system.client() as client:
             terms = await system.rows("SELECT shard, term, owner FROM shard_terms ORDER BY shard, term")
