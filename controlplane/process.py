@@ -221,7 +221,7 @@ def _parts(base: _Base) -> _Parts:
     )
     leader = Leader(coord, _duties(base, store, metrics), settings.controlplane, clock, metrics)
     leader.watch(health.pulse("leader", _LEADER_PERIOD_S))
-    hints = Hints(coord, clock, base.tasks)
+    hints = Hints(coord, clock)
     calls = Calls(gate, clock, base.rand, metrics, base.tracing, settings.controlplane.max_concurrent_calls)
     ground = services.Ground(
         base.database, _cluster(base), clock, base.rand, base.tracing, hints, lambda: _leads(leader)
@@ -313,7 +313,6 @@ async def _shut_down(base: _Base, parts: _Parts, server: ApiServer) -> None:
     # Ends the campaign, which resigns: the next leader need not wait for the lease.
     await base.tasks.close()
     await server.stop(_STOP_GRACE_S)
-    await parts.hints.close()
     await parts.coord.close()
     await asyncio.to_thread(parts.monitor.stop)
     log.info("%s ended", base.replica_id)

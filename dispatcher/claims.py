@@ -93,7 +93,8 @@ class Claims:
             reason=reason,
         )
         await self._runtime.pass_by("claim.after")
-        log.info("%s: claimed %d of %d shards", reason, len(won), len(claims))
+        level = logging.INFO if won else logging.DEBUG
+        log.log(level, "%s: claimed %d of %d shards", reason, len(won), len(claims))
         if reason == "takeover":
             self._runtime.metrics.taken_over(len(won))
         elif reason == "move":
@@ -114,7 +115,8 @@ class Claims:
             reason="move",
         )
         await self._runtime.pass_by("target.after_split")
-        log.info("move: split %d of %d shards at bucket %d", len(won), len(wanted), boundary)
+        level = logging.INFO if won else logging.DEBUG  # an order that SQL refuses may stand for a while
+        log.log(level, "move: split %d of %d shards at bucket %d", len(won), len(wanted), boundary)
         # Known too late to be ready at the boundary: as abrupt as a takeover, and counted as one (rule 18).
         if scale.bucket_of(clock.now_us()) >= boundary - 1:
             self._runtime.metrics.taken_over(len(won))

@@ -100,8 +100,14 @@ class Ownership:
         mine = {row.key: row for row in rows if row.owner == me and row.state is TermState.OPEN}
         self._given_up &= mine.keys()
         handoffs = handoffs_of(rows)
+        before = dict(memory.handoffs)
         memory.handoffs.clear()
         memory.handoffs.update({s: h for s, h in handoffs.items() if me in (h.before.owner, h.after.owner)})
+        # A term before ours that was closed, but not by our own hand-off loop: its open runs are not home yet.
+        for shard in before.keys() - handoffs.keys():
+            ours = memory.holdings.get(before[shard].after.key)
+            if ours is not None:
+                ours.resolved = None
         for held in memory.holdings:
             row = mine.get(held.key)
             if row is None and held.proven_s < sent_s:

@@ -50,12 +50,12 @@ CLOSE = statement(
     Kind.TERM,
     # Waits for every fenced write in flight (they hold the row FOR SHARE). The new term begins where the watermark of
     # this statement's snapshot stands; a later watermark would be safe too. A term whose range had not begun to empty
-    # is replaced whole.
+    # is replaced whole; one whose range is empty is closed, and nothing is left to open.
     """
     WITH closed AS (
       UPDATE shard_terms AS t
       SET state = CASE WHEN m.watermark > t.from_bucket THEN 2 ELSE 3 END,
-          to_bucket = CASE WHEN m.watermark > t.from_bucket THEN m.watermark ELSE t.to_bucket END
+          to_bucket = CASE WHEN m.watermark > t.from_bucket THEN LEAST(m.watermark, t.to_bucket) ELSE t.to_bucket END
       FROM unnest(
              CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:owners AS TEXT[]),
              CAST(:from_buckets AS BIGINT[]), CAST(:to_buckets AS BIGINT[])
@@ -63,7 +63,6 @@ CLOSE = statement(
       JOIN shard_marks m ON m.shard = i.shard
       WHERE t.shard = i.shard AND t.term = i.term AND t.owner = i.owner AND t.state = 1
         AND t.from_bucket = i.from_bucket AND t.to_bucket = i.to_bucket
-        AND m.watermark < i.to_bucket
       RETURNING t.shard, t.term, t.from_bucket, t.to_bucket, t.owner, t.state,
                 GREATEST(t.from_bucket, m.watermark) AS next_from, i.to_bucket AS next_to
     ), recorded AS (

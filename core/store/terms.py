@@ -79,8 +79,9 @@ class Terms:
     ) -> list[TermRow]:
         """Open the next term of each shard whose present row is still the one named; returns the new rows.
 
-        A shard that is missing in the answer was lost to somebody else. A lost COMMIT is settled by running the whole
-        again: `op_id` lets it recognise its own rows.
+        A shard that is missing in the answer was lost to somebody else, or nothing was left of it: a range before a
+        boundary whose buckets are all finished is only closed, and its open runs are for the owner of the next range to
+        bring home. A lost COMMIT is settled by running the whole again: `op_id` lets it recognise its own rows.
         """
         first = sorted(c.shard for c in claims if c.replaces is None)
         replaced = sorted((c.replaces for c in claims if c.replaces is not None), key=lambda t: t.shard)
@@ -96,7 +97,7 @@ class Terms:
             opened = await _open(tx, common, spans, only_unclaimed=True) if spans else []
             if to_replace:
                 closed = await tx.run(CLOSE, {**_close_params(to_replace), **common})
-                spans = [(row.shard, row.next_from, row.next_to) for row in closed]
+                spans = [(row.shard, row.next_from, row.next_to) for row in closed if row.next_from < row.next_to]
                 successors = await _open(tx, common, spans, only_unclaimed=False) if spans else []
                 if len(successors) != len(spans):
                     # Another claim of the same shard took the number: without this the range would have no owner.

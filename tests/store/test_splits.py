@@ -290,11 +290,18 @@ class TestRaces:
         assert sum(term is not None for term in won) == 1
         assert tiles(await world.terms.history(0))
 
-    async def test_of_a_close_and_a_takeover_of_the_rest_one_wins(self, world: StoreWorld) -> None:
+    async def test_of_a_close_and_a_takeover_of_the_rest_either_closes_and_nothing_is_left_to_open(
+        self, world: StoreWorld
+    ) -> None:
         before, after = await halves(world)
         await drain(world, before)
-        closed, taken = await asyncio.gather(close(world, before, after), claim(world, before, "dispatcher-c"))
-        assert (closed, taken) == (True, None), "nothing is left of it to take"
+        _, taken = await asyncio.gather(close(world, before, after), claim(world, before, "dispatcher-c"))
+        assert taken is None
+        history = await world.terms.history(0)
+        assert [(t.term, t.state, t.to_bucket) for t in history] == [
+            (1, TermState.CLOSED, before.to_bucket),
+            (2, TermState.OPEN, NO_END),
+        ]
 
     async def test_of_a_close_and_a_takeover_of_its_closers_term_the_rows_tile(self, world: StoreWorld) -> None:
         before, after = await halves(world)

@@ -84,12 +84,17 @@ class TestAReplacement:
         assert (third.term, third.from_bucket, third.to_bucket) == (3, b, b + 10)
         assert tiles(await world.terms.history(0))
 
-    async def test_of_a_range_that_is_done_is_refused(self, world: StoreWorld) -> None:
+    async def test_of_a_range_that_is_done_closes_it_and_opens_nothing(self, world: StoreWorld) -> None:
         first = await world.own(0)
         b = world.bucket
         await world.split(first, b + 1)
         await drain_to(world, b + 1)
         assert await claim(world, Claim(0, replace(first, to_bucket=b + 1)), owner="dispatcher-c") == []
+        history = await world.terms.history(0)
+        assert [(t.state, t.from_bucket, t.to_bucket) for t in history] == [
+            (TermState.CLOSED, 0, b + 1),
+            (TermState.OPEN, b + 1, NO_END),
+        ]
 
     @pytest.mark.parametrize(
         "stale",

@@ -134,6 +134,56 @@ async def test_when_both_die_one_after_the_other_a_third_gets_both_ranges(room: 
         await load.done()
 
 
+async def test_when_both_die_after_the_last_bucket_is_finished_open_runs_come_home_to_the_third(room: Room) -> None:
+    """Nothing is left of the first range but its runs: the order to take it closes it."""
+    halt = Halt("target.before_rehome")
+    first, second = await room.owner("first"), await room.dispatcher("second", halt=halt)
+    third = await room.dispatcher("third")
+    async with (
+        ScriptedWorker(first.address, "worker-1", slots=SHARDS) as worker,
+        ScriptedWorker(third.address, "worker-1", slots=SHARDS) as at_third,
+    ):
+        await worker.grant(SHARDS)
+        runs = [await room.trigger(await room.job(shard=shard)) for shard in EVERY]
+        given = await worker.assigned(SHARDS)
+        await ordered(room, second)
+        await until_bucket(room, await split(room))
+        await eventually(lambda: all(h.watermark >= h.to_bucket for h in first.parts.memory.holdings))
+        await asyncio.gather(first.kill(), second.kill())
+        for part in (0, 1):
+            terms = [(await opened(room, shard))[0 if part == 0 else -1] for shard in EVERY]
+            await room.order_replacing({t.shard: (third, t.term, t.owner) for t in terms}, seize=True)
+            await eventually(partial(_replaced, room, {t.key for t in terms}), what=f"range {part} is taken")
+        await belongs_to(room, third, SOON_S)
+        for one in given:
+            await at_third.succeed(one.ref)
+        for run_id in runs:
+            assert (await room.becomes(run_id, DONE))["attempt"] == 1
+        await room.check(worker, at_third)
+
+
+async def test_a_term_that_somebody_else_closed_leaves_no_run_behind(room: Room) -> None:
+    """A needless order to seize a drained term closes it before its runs came home: they come all the same."""
+    halt = Halt("target.before_rehome")
+    first, second = await room.owner("first"), await room.dispatcher("second", halt=halt)
+    async with ScriptedWorker(first.address, "worker-1") as at_first, ScriptedWorker(second.address) as at_second:
+        await at_first.grant(1)
+        run_id = await room.trigger(await room.job(shard=0))
+        given = await at_first.assignment()
+        await ordered(room, second)
+        await until_bucket(room, await split(room))
+        await eventually(lambda: halt.reached)
+        terms = [(await opened(room, shard))[0] for shard in EVERY]
+        await room.order_replacing({t.shard: (second, t.term, t.owner) for t in terms}, seize=True)
+        await eventually(partial(_replaced, room, {t.key for t in terms}))
+        await eventually(lambda: second.parts.memory.attempts.get(run_id) is not None, what="the run came home")
+        halt.release()
+        await belongs_to(room, second, SOON_S)
+        await at_second.succeed(given.ref)
+        assert (await room.becomes(run_id, DONE))["attempt"] == 1
+        await room.check(at_first, at_second)
+
+
 async def test_the_rest_that_an_owner_is_too_slow_to_finish_is_taken_a_second_after_the_boundary(room: Room) -> None:
     first, second = await room.owner("first"), await room.dispatcher("second")
     first.parts.loops.progress.finish_buckets = _never  # type: ignore[method-assign]
