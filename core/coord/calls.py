@@ -124,25 +124,27 @@ class Calls:
         froze, or that waits for a leader who did, must not use up the time that the lease has.
         """
         answers: asyncio.Queue[int | TidewheelError] = asyncio.Queue()
-        tries: list[asyncio.Task[None]] = []
-        endpoint = self._endpoints.current
+        tries: dict[asyncio.Task[None], Endpoint] = {}
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
                     endpoint = self._endpoints.current
                     asking = self._renew_into(answers, endpoint, lease, timeout_s)
-                    tries.append(self._tries.spawn(asking, name=f"renewal of {lease:x} at {endpoint.target}"))
+                    tries[self._tries.spawn(asking, name=f"renewal of {lease:x} at {endpoint.target}")] = endpoint
                     try:
                         async with asyncio.timeout(patience_s):
                             answer = await answers.get()
                     except TimeoutError:
-                        self._endpoints.failed(endpoint, f"silent for {patience_s:.1f} s about the lease")
+                        self._endpoints.pass_over(endpoint)
                         continue
                     if isinstance(answer, TidewheelError):
                         raise answer
                     return answer
         except TimeoutError:
-            raise Unavailable(f"etcd did not renew the lease within {timeout_s:.1f} s") from None
+            silent = Unavailable(f"etcd did not renew the lease within {timeout_s:.1f} s")
+            for endpoint in dict.fromkeys(tries.values()):
+                self._endpoints.failed(endpoint, str(silent))
+            raise silent from None
         finally:
             for each in tries:
                 each.cancel()

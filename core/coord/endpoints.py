@@ -122,10 +122,14 @@ class Endpoints:
         """False from the moment every endpoint has failed in a row until one answers."""
         return self._unreachable_since_s is None
 
-    def failed(self, endpoint: Endpoint, reason: str) -> bool:
-        """Note a failed try and move on; true when every endpoint has failed since the last answer (so: wait)."""
+    def pass_over(self, endpoint: Endpoint) -> None:
+        """Move on from a server that is slow; whether it answers in the end is still to be seen."""
         if endpoint is self.current:
             self._position = (self._position + 1) % len(self.all)
+
+    def failed(self, endpoint: Endpoint, reason: str) -> bool:
+        """Note a failed try and move on; true when every endpoint has failed since the last answer (so: wait)."""
+        self.pass_over(endpoint)
         self._failures_in_a_row += 1
         if self._failures_in_a_row < len(self.all):
             return False

@@ -225,3 +225,18 @@ async def test_a_process_that_was_paused_does_not_trust_its_lease(
     assert not lease.valid
     assert session.held is None
     await asyncio.wait_for(lease.lost.wait(), 5)
+
+
+async def test_a_server_that_is_slow_is_not_said_to_be_away(
+    proxy: TcpProxy, make_client: MakeClient, make_session: MakeSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others would be asked as well by then; here there is only one, and it answers in the end."""
+    behind = make_client(proxy.endpoint, call_timeout_s=5.0, connect_timeout_s=5.0)
+    session = make_session(behind, ttl_s=20, renew_s=6.0, margin_s=1.0)
+    lease = await holding(session)
+    granted_until_s = lease.trusted_for_s + time.monotonic()
+    proxy.delay_s = 0.9  # there and back: more than the quarter of the interval after which another would be asked
+    await eventually(lambda: lease.trusted_for_s + time.monotonic() > granted_until_s + 1, 25)
+    assert session.held is lease
+    assert behind.reachable
+    assert not [record for record in caplog.records if "cannot be reached" in record.getMessage()]
