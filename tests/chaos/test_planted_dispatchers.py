@@ -19,10 +19,11 @@ from tidewheel.v1 import worker_service_pb2 as pb
 from core.errors import Unavailable
 from core.states import JobState, RunState
 from core.store.database import Database, Transaction
-from tests.support.dispatcher_room import Room, now_us
+from tests.support.dispatcher_room import SHARDS, Room, now_us
 from tests.support.history import Life, report
 from tests.support.history_check import names
 from tests.support.history_room import RoomSink, judged
+from tests.support.moves import ordered
 from tests.support.planted import Planter, plant
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
@@ -66,8 +67,8 @@ async def a_passed_over_owner_goes_on(episode: Episode) -> None:
         old.keep_from_seeing_terms()
         await asyncio.sleep(0.3)  # a look that was under way
         new.parts.loops.ownership._adoption.adopt = _nothing  # type: ignore[method-assign]
-        await room.order(dict.fromkeys(range(4), new), seize=True)
-        await eventually(lambda: new.shards == set(range(4)), what="all is taken over")
+        await room.order(dict.fromkeys(range(SHARDS), new), seize=True)
+        await eventually(lambda: new.shards == set(range(SHARDS)), what="all is taken over")
         episode.sink.by("worker-1")(given)
         await holding.succeed(given.ref, b"2")
         await eventually(lambda: holding.acknowledgements, what="an answer")
@@ -201,6 +202,36 @@ async def occurrences_come(episode: Episode) -> None:
         await room.all_become(await room.once(1.0), [RunState.SUCCEEDED])
 
 
+async def a_shard_is_handed_off_with_a_run_in_progress(episode: Episode) -> None:
+    room = episode.room
+    first, second = await room.owner("first"), await room.dispatcher("second")
+    async with (
+        episode.worker(first, "worker-1", work=None) as at_first,
+        episode.worker(second, "worker-1", work=None) as at_second,
+    ):
+        run_id = await room.trigger(await room.job())
+        given = await at_first.assignment()
+        episode.sink.note("start", given, "worker-1")
+        await ordered(room, second)
+        await eventually(lambda: _alone(room, second), 20, what="every shard is the second one's alone")
+        if not episode.planted:
+            seq = episode.sink.note("effect", given, "worker-1")
+            await at_second.succeed(given.ref, str(seq).encode())
+            await room.becomes(run_id, RunState.SUCCEEDED)
+
+
+async def a_shard_is_handed_off_while_it_fires(episode: Episode) -> None:
+    room = episode.room
+    first, second = await room.owner("first"), await room.dispatcher("second")
+    async with episode.worker(first), episode.worker(second):
+        jobs = [await room.once(0.3 + n / 10, shard=n % SHARDS) for n in range(40)]
+        await ordered(room, second)
+        await eventually(lambda: _alone(room, second), 20, what="every shard is the second one's alone")
+        if not episode.planted:
+            for job in jobs:
+                await room.all_become(job, [RunState.SUCCEEDED])
+
+
 EPISODES: list[tuple[str, Play, str]] = [
     ("no_term_check", a_passed_over_owner_goes_on, "VALID_TERM"),
     ("floor_one_too_far", buckets_pass, "ABOVE_FLOOR"),
@@ -216,6 +247,8 @@ EPISODES: list[tuple[str, Play, str]] = [
     ("completed_without_token", somebody_sends_a_result_for_another, "RESULT_OF_WORKER"),
     ("edit_overlooked", a_job_is_paused, "NONE_INVENTED"),
     ("early", occurrences_come, "NEVER_EARLY"),
+    ("closed_with_runs_at_home", a_shard_is_handed_off_with_a_run_in_progress, "VALID_TERM"),
+    ("tail_dropped", a_shard_is_handed_off_while_it_fires, "BELOW_WATERMARK"),
 ]
 
 
@@ -264,6 +297,11 @@ async def _trigger(room: Room, api: Any, job_id: Any) -> None:
 
 async def _made(room: Room, job_id: Any) -> bool:
     return bool(await room.runs(job_id))
+
+
+async def _alone(room: Room, owner: RunningDispatcher) -> bool:
+    rows = await room.eye.fetch("SELECT owner FROM shard_terms WHERE state = 1")
+    return [row["owner"] for row in rows] == [owner.name] * SHARDS
 
 
 async def _never() -> bool:

@@ -36,8 +36,9 @@ class Writes:
         # (run id, attempt) -> when its lease committed, and to whom.
         self.leases: dict[tuple[str, int], tuple[int, str]] = {}
         self.returned: set[tuple[str, int]] = set()
-        # (job id, first instant of a skip) -> whether another run of the job was open as it was recorded.
+        # (job id, first instant of a skip) -> whether another run of the job was open as it was decided.
         self.beside_open_run: dict[tuple[str, int], bool] = {}
+        self._last_ended_us: dict[str, int] = {}
         # (job id, version) -> when the edit that made it committed.
         self.edited_us: dict[tuple[str, int], int] = {}
         self._at_us = 0
@@ -100,6 +101,15 @@ class Writes:
             self._say(Invariant.TERMS_TILE, "a term was extended", before, row)
         if before["state"] != TermState.OPEN and row != before:
             self._say(Invariant.TERMS_TILE, "a term that had ended changed", before, row)
+        if row["state"] == TermState.CLOSED and row["to_bucket"] == before["to_bucket"]:
+            self._drained(row)
+
+    def _drained(self, row: Row) -> None:
+        """A term that is closed because it is drained answers for no run any more (rule of ownership 12)."""
+        runs = (self._runs[run_id] for members in self._open_of_job.values() for run_id in members)
+        left = [r for r in runs if (r["shard"], r["home_term"]) == (row["shard"], row["term"]) and not _rests(r)]
+        if left:
+            self._say(Invariant.VALID_TERM, f"closed as drained with {len(left)} open runs at home", row, *left[:3])
 
     def _tile(self, shard: int) -> None:
         rows = [r for (s, _), r in self._terms.items() if s == shard and r["state"] != TermState.VOID]
@@ -221,6 +231,8 @@ class Writes:
             else:
                 self._changed(before, {**before, **row}, endings.pop(run_id, None))
             self._runs[run_id] = {**(before or {}), **row}
+            if row["state"] in ENDED:
+                self._last_ended_us[row["job_id"]] = self._at_us
             members = self._open_of_job[row["job_id"]]
             (members.add if row["state"] in OPEN else members.discard)(run_id)
         for row in endings.values():
@@ -275,7 +287,10 @@ class Writes:
         reason = SkipReason(row["reason"])
         if not (row["term"] == 0 and reason is SkipReason.PAUSED):  # the API's, with a resume: it needs no term
             self._under(row["shard"], row["term"], None, f"skipped ({reason.name})", row)
-        self.beside_open_run[row["job_id"], row["from_us"]] = bool(self._open_of_job[row["job_id"]])
+        # What the statement saw open may have ended, and committed, before it did.
+        ended_us = self._last_ended_us.get(row["job_id"], 0)
+        is_beside = bool(self._open_of_job[row["job_id"]]) or ended_us >= row["recorded_us"]
+        self.beside_open_run[row["job_id"], row["from_us"]] = is_beside
 
 
 class _Acting:
@@ -299,6 +314,11 @@ def _by_api(before: Row, row: Row) -> bool:
         return False
     kept = ("attempt", "home_term", "worker", "token_hash", "started_us")
     return all(before[name] == row[name] for name in kept) and row["state"] in (before["state"], RunState.CANCELED)
+
+
+def _rests(run: Row) -> bool:
+    """Whether its due row stands for it: it has no home until that is met."""
+    return bool(run["state"] == RunState.PENDING and run["not_before_us"] > 0)
 
 
 def _due_key(row: Row) -> tuple[int, int, int]:

@@ -166,6 +166,28 @@ def _closed_undrained(planter: Planter) -> None:
     planter.sql("close_drained_terms", "m.watermark >= i.to_bucket", "m.watermark >= 0")
 
 
+def _closed_with_runs_at_home(planter: Planter) -> None:
+    """The new owner closes the old term before the open runs have come home."""
+    from dispatcher.handoff import HandoffLoop
+
+    async def bring_home(self: Any, *_: Any) -> Any:
+        return True
+
+    planter.put(HandoffLoop, "_bring_home", bring_home)
+
+
+def _tail_dropped(planter: Planter) -> None:
+    """The old owner fires nothing of its last bucket before the boundary, and its watermark goes there all the same."""
+    from core.buckets import NO_END
+    from dispatcher.holdings import HeldTerm
+
+    def covers(self: HeldTerm, bucket: int) -> bool:
+        return self.from_bucket <= bucket < self.to_bucket - (self.to_bucket != NO_END)
+
+    planter.put(HeldTerm, "covers", covers)
+    _watermark_unseen(planter)
+
+
 def _reaped_by_anyone(planter: Planter) -> None:
     """Whoever remembers an attempt ends it, whether or not the run is at home there."""
     for name in ("end_attempts", "end_attempts_and_land_retries"):
@@ -251,6 +273,8 @@ DEFECTS: dict[str, Callable[[Planter], None]] = {
         _boundary_one_too_far,
         _split_twice,
         _closed_undrained,
+        _closed_with_runs_at_home,
+        _tail_dropped,
         _reaped_by_anyone,
         _retry_lands_twice,
         _retry_lands_anywhere,
