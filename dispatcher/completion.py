@@ -85,22 +85,22 @@ class CompletionLoop:
                 self._busy = False
 
     async def _record(self, batch: list[Submission]) -> None:
+        left = batch
         try:
-            left = batch
             # What is taken home by the first round is ended by the second.
             for take_home in (True, False):
                 known, unknown = self._split(left)
-                refused = await self._end(known) if known else []
-                if not unknown and not refused:
+                left = [*unknown, *(await self._end(known) if known else ())]
+                if not left:
                     break
-                left = await self._judge.judge([*unknown, *refused], take_home=take_home)
+                left = await self._judge.judge(left, take_home=take_home)
         except (Unavailable, OutcomeUnknown) as error:
             log.warning("completion waits for the database: %s", error)
-            for submission in batch:
+            for submission in left:
                 live = self._memory.attempts.get(submission.run_id)
                 if live is not None:
                     live.ending = False
-            answer((s, pb.VERDICT_RETRY, "") for s in batch)
+            answer((s, pb.VERDICT_RETRY, "") for s in left)
             await self._runtime.clock.sleep(self._runtime.settings.tick_s)
 
     def _split(self, batch: list[Submission]) -> tuple[list[tuple[Submission, LiveAttempt]], list[Submission]]:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 # A lease later the attempt is lost or its worker has asked by itself.
 _TOLD_WITHIN_LEASES = 1.0
-_STEP_S = 0.25
+_STEP_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
