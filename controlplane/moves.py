@@ -7,7 +7,7 @@ from the rows, and two at once take each step once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from controlplane.move_steps import orders, recently_ordered, steps
@@ -80,7 +80,7 @@ class MoveAccount:
         await self._pass("leader.before_order")
         done = await self._moves.advance(taken)
         await self._pass("leader.after_order")
-        log.info("ordered moves of shards %s", ", ".join(str(move.shard) for move in done) or "none")
+        log.info("ordered moves of shards %s", _numbers(done) or "none")
         if self._ordered_us is not None:
             self._ordered_us += [move.ordered_us for move in done if move.cause is MoveCause.REBALANCE]
         return _with(picture, taken, done)
@@ -91,15 +91,20 @@ class MoveAccount:
                 log.warning(
                     "the move of shard %d to %s was rolled back: %s", move.shard, move.to_dispatcher, move.error
                 )
-            elif move.state is MoveState.COMPLETED:
-                log.info("shard %d moved to %s under term %d", move.shard, move.to_dispatcher, move.new_term)
             if not move.is_open:
                 self._metrics.move_ended(move.cause, move.state)
+        completed = [move for move in done if move.state is MoveState.COMPLETED]
+        for target in sorted({move.to_dispatcher for move in completed}):
+            log.info("moved to %s: shards %s", target, _numbers(m for m in completed if m.to_dispatcher == target))
 
     async def _pass(self, name: str) -> None:
         wait_s = self._failpoints.pass_by(name)
         if wait_s:
             await self._clock.sleep(wait_s)
+
+
+def _numbers(moves: Iterable[MoveRecord]) -> str:
+    return ", ".join(str(shard) for shard in sorted(move.shard for move in moves))
 
 
 def _with(picture: Picture, taken: Sequence[Advance], done: Sequence[MoveRecord]) -> Picture:

@@ -71,6 +71,8 @@ class MoveRecord:
             state = MOVE_TRANSITIONS[self.state, event]
         except KeyError:
             raise InvariantBroken(f"a move in state {self.state.name} cannot take {event.name}") from None
+        # The picture by which a leader judges may be older than the row: instants of one move never decrease.
+        now_us = max(now_us, self.requested_us, self.ordered_us, self.split_us)
         stepped = replace(self, state=state, boundary=boundary or self.boundary, new_term=new_term or self.new_term)
         if state is MoveState.ORDERED:
             return replace(stepped, ordered_us=now_us)

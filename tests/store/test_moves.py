@@ -155,6 +155,15 @@ async def test_a_move_that_was_rolled_back_says_why(account: Account) -> None:
         rolled.after(MoveEvent.ORDER, 1)
 
 
+async def test_the_instants_of_a_move_never_decrease(account: Account) -> None:
+    """Whoever judges it looked at the clock before the row was written."""
+    (move,) = await account.moves.plan([account.wish(1)], author="cp-1")
+    early_us = account.clock.now_us() - 1_000
+    ordered = move.after(MoveEvent.ORDER, early_us)
+    assert ordered.ordered_us == move.requested_us
+    assert ordered.after(MoveEvent.ROLL_BACK, early_us).ended_us == move.requested_us
+
+
 async def test_moves_are_shown_in_pages_newest_first(account: Account) -> None:
     made = []
     for shard in range(4):
