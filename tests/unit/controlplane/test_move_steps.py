@@ -137,7 +137,7 @@ class TestTheBudget:
     SETTINGS = ControlPlaneSettings(moves_at_once=2)
 
     def ordered(self, *moves: MoveRecord, left: int = 60, rows: list[TermRow] | None = None) -> list[int]:
-        seen = picture(rows or owned("o", range(40)), WELL, moves=moves)
+        seen = picture(rows or owned("o", range(40)), WELL, moves=moves, at_s=9)
         taken = orders(seen, self.SETTINGS, left)
         assert all(step.now.state is MoveState.ORDERED and step.now.ordered_us == seen.now_us for step in taken)
         return [step.now.shard for step in taken]
