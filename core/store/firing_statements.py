@@ -72,8 +72,8 @@ _IS_FULL = f"""{count_of("a", f"{WAITING} AND NOT ({BACKFILL})", open_from="a.op
 
 # Everything below follows from the consumed rows. Policies, as in core/policy.Overlap: 1 skips while a run of the job
 # is open or waits, 2 takes no notice, 3 and 4 let as many wait as max_buffered says (1 under 3), 5 lets the run wait
-# until its dispatcher has canceled what is in its way. Where the shard is shared with another owner none but 2 starts
-# here: their runs go through the gate. A conflict on the run id is an occurrence that has its run already: the due row
+# until its dispatcher has canceled what is in its way. While the shard is in two hands none but 2 starts here: their
+# runs go through the gate. A conflict on the run id is an occurrence that has its run already: the due row
 # moves on all the same (rule 9).
 _RUNS = f"""decided AS (
       SELECT a.ord, a.shard, a.term, a.job_id, a.job_version, a.run_id, a.scheduled_for_us, a.run_due_us, a.run_state,
