@@ -9,6 +9,7 @@ already: it finds runs that memory lost (a write whose answer never came, a full
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from uuid import UUID
@@ -43,14 +44,21 @@ class Adoption:
         self._memory = memory
         self._open_runs = open_runs
         self._watch = watch
+        # By shard. Of two passes side by side, for two terms of ours, one could take home what the other has found.
+        self._passing: dict[int, asyncio.Lock] = {}
 
     async def adopt(self, held: HeldTerm, *, leaving: frozenset[int] = frozenset()) -> int:
         """Make `held` the home of every open run of its shard, and hold them all in memory; returns how many.
 
         Runs at home in the terms `leaving` stay there: while a shard is in two hands, the other one answers for them.
         Called without it once the term before ours can get no new run, so that every run of the shard comes home.
-        Raises Unavailable or OutcomeUnknown; running it again goes on where it stopped.
+        Nothing comes home to a term that is being left itself. Raises Unavailable or OutcomeUnknown; running it again
+        goes on where it stopped.
         """
+        async with self._passing.setdefault(held.shard, asyncio.Lock()):
+            return 0 if held.leaving else await self._adopt(held, leaving)
+
+    async def _adopt(self, held: HeldTerm, leaving: frozenset[int]) -> int:
         counts = (held.doubts, held.overflows)
         settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
         hashes = await self._peopled(shard_hashes(held.shard, self._runtime.cluster.shard_count))
