@@ -85,6 +85,7 @@ class Loops:
         tasks.spawn(self.matching.run(), name="matching")
         tasks.spawn(self.gates.run(), name="gates")
         tasks.spawn(self.completion.run(), name="completion")
+        tasks.spawn(self.completion.send_on(), name="sending words on")
         tasks.spawn(self.redirects.run(), name="redirects")
         tasks.spawn(self.renewals.run(), name="renewals")
         tasks.spawn(self.reaper.run(), name="reaper")
@@ -119,7 +120,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
 
     due = DueLoop(runtime, memory, Firing(database, owner), lookup, delivery, watch)
     ending = Completion(database, owner)
-    redirects = Redirects(runtime, memory, ending, address_of)
+    redirects = Redirects(runtime, memory, ending, address_of, lambda shard: coord.owners().get(shard))
     adoption = Adoption(runtime, memory, open_runs, watch)
     judge = Judge(runtime, memory, ending, redirects, adoption.adopt_named)
     completion = CompletionLoop(runtime, memory, ending, watch, judge, redirects)
@@ -145,7 +146,7 @@ def assemble(runtime: Runtime, database: Database, coord: DispatcherCoord, *, re
         progress=progress,
         completion=completion,
         redirects=redirects,
-        renewals=RenewalLoop(runtime, memory, leases, watch, redirects.doubt),
+        renewals=RenewalLoop(runtime, memory, leases, watch, redirects.doubt, redirects.elsewhere),
         reaper=Reaper(runtime, memory, completion),
         ownership=ownership,
         ailments=ailments,

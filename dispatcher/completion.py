@@ -31,6 +31,8 @@ from dispatcher.session import WorkerSession
 
 log = logging.getLogger(__name__)
 
+_SEND_ON_EVERY_S = 0.5
+
 
 class CompletionLoop:
     """Records endings in batches of distinct runs."""
@@ -52,10 +54,26 @@ class CompletionLoop:
         self._redirects = redirects
         self._queue: asyncio.Queue[Submission] = asyncio.Queue(maxsize=20 * runtime.settings.batch_limit)
         self._busy = False
+        # What was handed in and is neither recorded nor answered, by identity.
+        self._unanswered: dict[int, Submission] = {}
 
     async def submit(self, submission: Submission) -> None:
         """Hand in a word; waits while the queue is full, which slows the stream it came from."""
+        self._unanswered[id(submission)] = submission
         await self._queue.put(submission)
+
+    async def send_on(self) -> None:
+        """For ever: words that are stuck here, as the database is out of reach for us alone, go to the shard's owner.
+
+        The statement that they are stuck in may have succeeded or may still be refused; the owner judges by the row.
+        """
+        while True:
+            await self._runtime.clock.sleep(_SEND_ON_EVERY_S)
+            said = [(word, *self._unread(word)) for word in self._unanswered.values() if word.session is not None]
+            redirected = [item for item in said if item[1] == pb.VERDICT_REDIRECT]
+            for word, _, _ in redirected:
+                del self._unanswered[id(word)]
+            answer(redirected)
 
     def leave(self, key: Key) -> None:
         """A term of ours was closed or replaced: its attempts leave memory, and their workers are told where to turn.
@@ -83,6 +101,8 @@ class CompletionLoop:
                 await self._record(batch)
             finally:
                 self._busy = False
+                for submission in batch:
+                    self._unanswered.pop(id(submission), None)
 
     async def _record(self, batch: list[Submission]) -> None:
         left = batch
@@ -100,8 +120,14 @@ class CompletionLoop:
                 live = self._memory.attempts.get(submission.run_id)
                 if live is not None:
                     live.ending = False
-            answer((s, pb.VERDICT_RETRY, "") for s in left)
+            answer((s, *self._unread(s)) for s in left if id(s) in self._unanswered)
             await self._runtime.clock.sleep(self._runtime.settings.tick_s)
+
+    def _unread(self, submission: Submission) -> tuple[pb.Verdict, str]:
+        """What to say while no row can be read: to ask again, or to ask whoever has the shard now."""
+        live = self._memory.attempts.get(submission.run_id)
+        address = "" if live is None else self._redirects.elsewhere(live)
+        return (pb.VERDICT_REDIRECT, address) if address else (pb.VERDICT_RETRY, "")
 
     def _split(self, batch: list[Submission]) -> tuple[list[tuple[Submission, LiveAttempt]], list[Submission]]:
         known: list[tuple[Submission, LiveAttempt]] = []

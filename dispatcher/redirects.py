@@ -18,6 +18,7 @@ from uuid import UUID
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.buckets import NO_END
+from core.coord.layout import Owner
 from core.errors import OutcomeUnknown, Unavailable
 from core.states import OPEN_RUN_STATES, RunState
 from core.store.completion import Completion, RunHolding
@@ -46,13 +47,24 @@ class _Parting:
 
 
 class Redirects:
-    """Tells workers whom to talk to from now on. `address_of` names a dispatcher's address, "" where it is unknown."""
+    """Tells workers whom to talk to from now on.
 
-    def __init__(self, runtime: Runtime, memory: Memory, store: Completion, address_of: Callable[[str], str]) -> None:
+    `address_of` names a dispatcher's address, "" where it is unknown; `published` the owner of a shard, by etcd.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        memory: Memory,
+        store: Completion,
+        address_of: Callable[[str], str],
+        published: Callable[[int], Owner | None],
+    ) -> None:
         self._runtime = runtime
         self._memory = memory
         self._store = store
         self._address_of = address_of
+        self._published = published
         self._partings: dict[UUID, _Parting] = {}
         self._doubted: dict[UUID, LiveAttempt] = {}
         self._wake = Wake()
@@ -64,6 +76,18 @@ class Redirects:
     def address_for(self, holding: RunHolding) -> str:
         """Where a run is at home; "" where that is here, or not known."""
         return self._address_of(holding.owner)
+
+    def elsewhere(self, live: LiveAttempt) -> str:
+        """Where an attempt's shard has gone under a later term, by etcd, while no row can be read here; else "".
+
+        It only says whom to ask: who is asked judges by the row. Without it the worker would go on asking here, where
+        nothing can be acknowledged, until its lease has ended.
+        """
+        held, owner = self._memory.holdings.get(live.key), self._published(live.shard)
+        since_s = self._runtime.clock.monotonic_s() - self._runtime.settings.adoption_margin_s
+        if held is not None and held.proven_s >= since_s:
+            return ""
+        return "" if owner is None or owner.term <= live.term else self._address_of(owner.dispatcher_id)
 
     async def run(self) -> None:
         """For ever, a few times a second while anything moves."""

@@ -37,6 +37,7 @@ class RenewalLoop:
         leases: Leases,
         watch: FenceWatch,
         doubt: Callable[[LiveAttempt], None],
+        elsewhere: Callable[[LiveAttempt], str],
     ) -> None:
         self._runtime = runtime
         self._memory = memory
@@ -44,6 +45,8 @@ class RenewalLoop:
         self._watch = watch
         # Told of each attempt whose renewal was refused though its term holds.
         self._doubt = doubt
+        # Names the address of whoever may answer for an attempt whose row cannot be read here, or "".
+        self._elsewhere = elsewhere
         self._wanted: dict[UUID, LiveAttempt] = {}
         self._wake = Wake()
 
@@ -60,7 +63,7 @@ class RenewalLoop:
                 exceptions.append(_retry(item))
                 continue
             if live.ending or not self._is_proven(live, proven_since_s):
-                exceptions.append(_retry(item))
+                exceptions.append(self._unproven(live, item))
                 continue
             self._extend(live, item, session, now_us)
         session.reply_heartbeats(frame.sequence, exceptions)
@@ -73,6 +76,10 @@ class RenewalLoop:
         if held is None or held.proven_s < since_s:
             return False
         return held.to_bucket == NO_END or live.home_proven_s >= since_s
+
+    def _unproven(self, live: LiveAttempt, item: pb.Heartbeat) -> pb.Acknowledgement:
+        address = "" if live.ending else self._elsewhere(live)
+        return _redirect(item, address) if address else _retry(item)
 
     def _own(self, item: pb.Heartbeat) -> LiveAttempt | None:
         try:
@@ -162,3 +169,9 @@ def request_cancel(live: LiveAttempt) -> None:
 
 def _retry(item: pb.Heartbeat) -> pb.Acknowledgement:
     return pb.Acknowledgement(run_id=item.ref.run_id, attempt=item.ref.attempt, verdict=pb.VERDICT_RETRY)
+
+
+def _redirect(item: pb.Heartbeat, address: str) -> pb.Acknowledgement:
+    return pb.Acknowledgement(
+        run_id=item.ref.run_id, attempt=item.ref.attempt, verdict=pb.VERDICT_REDIRECT, owner_address=address
+    )
