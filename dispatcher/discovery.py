@@ -86,6 +86,8 @@ class DiscoveryLoop:
             late_us = [now_us - row.due_at_us for row in rows if row.due_at_us <= now_us]
             self._runtime.metrics.lateness(Stage.DISCOVER, late_us)
             self._memory.wakes.fire.set()
+            # Who takes a shard over at a boundary has not met its jobs yet: the first rows beyond it must not wait.
+            await self._memory.jobs.load((r.job_id, r.job_version) for r in rows if r.shard in self._memory.handoffs)
 
     def _rest_s(self, shard: int, rows: int) -> float:
         ticks, tick_s = rows // _ROWS_PER_TICK, self._runtime.settings.tick_s

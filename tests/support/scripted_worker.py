@@ -8,7 +8,7 @@ async with ScriptedWorker(dispatcher.address, "stubborn", ["work"]) as worker:
 
 One object is one stream: a worker that comes back is another object with the same worker id and what it is `holding`.
 It says nothing by itself, not even heartbeats, unless the test asks for `work` (which also says a result again where it
-is told to) or `beating`.
+is told to, on one of its `peers` if need be) or `beating`.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class ScriptedWorker:
         self._answered: set[tuple[str, int]] = set()
         self.first: pb.DispatcherFrame = pb.DispatcherFrame()
         self.ended = asyncio.Event()
+        # The same worker's other streams, by address: what is redirected to one of them is said again there.
+        self.peers: dict[str, ScriptedWorker] = {}
         self.starts: list[Start] = []
         self.assignments: list[pb.Assignment] = []
         self.acknowledgements: list[pb.Acknowledgement] = []
@@ -265,6 +267,11 @@ class ScriptedWorker:
                 await self._assigned(frame.assignments.items)
 
     async def _say_again(self, items: Sequence[pb.Acknowledgement]) -> None:
+        for one in items:
+            said, peer = self._said.get((one.run_id, one.attempt)), self.peers.get(one.owner_address)
+            if one.verdict == pb.VERDICT_REDIRECT and said is not None and peer is not None:
+                peer._said[one.run_id, one.attempt] = said
+                await peer.answer(said)
         again = {(one.run_id, one.attempt) for one in items if one.verdict == pb.VERDICT_RETRY}
         results = [result for key, result in self._said.items() if key in again]
         if results:

@@ -236,6 +236,9 @@ class Load:
         self._workers = [
             ScriptedWorker(each.address, f"worker-{n}", work=success, slots=99) for n, each in enumerate(dispatchers)
         ]
+        by_address = {each.address: worker for each, worker in zip(dispatchers, self._workers, strict=True)}
+        for worker in self._workers:
+            worker.peers = by_address
         self._jobs: list[object] = []
 
     async def __aenter__(self) -> Load:
