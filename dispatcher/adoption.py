@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from uuid import UUID
 
 from core.clock import US_PER_S
@@ -60,6 +60,7 @@ class Adoption:
 
     async def _adopt(self, held: HeldTerm, leaving: frozenset[int]) -> int:
         counts = (held.doubts, held.overflows)
+        rested = [run for run in self._memory.resting.values() if (run.shard, run.term) == held.key]
         settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
         hashes = await self._peopled(shard_hashes(held.shard, self._runtime.cluster.shard_count))
         found = await self._open_runs.find(held.shard, run_id_ranges(hashes, held.open_from_us))
@@ -68,10 +69,17 @@ class Adoption:
         count = 0
         for start in range(0, len(found), _CHUNK):
             count += await self._take_home(found[start : start + _CHUNK], held)
+        self._wake_rested(rested, {run.run_id for run in found})
         await self._clear_ended(held)
         held.resolved = (counts[0] if settled else counts[0] - 1, counts[1])
         self._memory.wakes.match.set()
         return count
+
+    def _wake_rested(self, rested: Sequence[RestingRun], found: Container[UUID]) -> None:
+        """Forget runs that rest no more although nothing was fired here: the owner of their due row's bucket did."""
+        for run in rested:
+            if run.run_id not in found and self._memory.resting.get(run.run_id) is run:
+                del self._memory.resting[run.run_id]
 
     async def adopt_named(self, held: HeldTerm, run_ids: Sequence[UUID]) -> int:
         """Make `held` the home of just these runs, before their turn: their workers speak of them (rule 13)."""
@@ -122,12 +130,12 @@ class Adoption:
             return
         if memory.routes.holds(run.run_id) or memory.gates.holds(run.run_id):
             return
-        if run.run_id in memory.resting or run.run_id in memory.matching:
+        if run.run_id in memory.matching or self._rests_still(run):
             return
         key = (run.job_id, run.job_version)
         job = memory.jobs.get(key)
         stands_open = run.scheduled_for_us < held.open_from_us
-        still = RestingRun(run.run_id, run.shard, held.term, run.job_id, run.scheduled_for_us, stands_open)
+        still = RestingRun(run.run_id, run.shard, held.term, run.job_id, run.scheduled_for_us, stands_open, run.attempt)
         if _is_resting(run):
             memory.resting[run.run_id] = still
         elif not isinstance(job, JobVersion):
@@ -140,6 +148,20 @@ class Adoption:
         else:
             memory.unreadable.pop(run.run_id, None)
             memory.let_wait(_waiting(run, job, stands_open))
+
+    def _rests_still(self, run: OpenRun) -> bool:
+        """Whether memory knows that the run waits for its retry, and its row is not newer than that.
+
+        In two hands, the retry of a run that rests here may have been fired by the other owner.
+        """
+        resting = self._memory.resting.get(run.run_id)
+        if resting is None:
+            return False
+        went_on = run.attempt > resting.attempt or (run.attempt == resting.attempt and run.state is RunState.PENDING)
+        if went_on and not _is_resting(run):
+            del self._memory.resting[run.run_id]
+            return False
+        return True
 
     def _hold_leased(self, run: OpenRun, job: JobVersion, stands_open: bool) -> None:
         if run.token_hash is None:

@@ -182,7 +182,7 @@ class CompletionLoop:
         """What memory and traces learn from an ending that committed."""
         if state is RunState.PENDING and item.retry_at_us > 0:
             self._memory.resting[live.run_id] = RestingRun(
-                live.run_id, live.shard, live.term, live.job_id, live.scheduled_for_us, live.stands_open
+                live.run_id, live.shard, live.term, live.job_id, live.scheduled_for_us, live.stands_open, live.attempt
             )
             self._memory.landed.add(live.shard)
             self._memory.wakes.discover.set()

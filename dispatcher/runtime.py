@@ -61,7 +61,10 @@ class Runtime:
 
 @dataclass(slots=True)
 class RestingRun:
-    """An open run that waits for its retry: its due row stands for it, and it is in no other memory."""
+    """An open run that waits for its retry: its due row stands for it, and it is in no other memory.
+
+    `attempt` is the number of its last attempt.
+    """
 
     run_id: UUID
     shard: int
@@ -69,6 +72,7 @@ class RestingRun:
     job_id: UUID
     scheduled_for_us: int
     stands_open: bool
+    attempt: int = 0
 
 
 # Longer than any lost write takes to turn up, the time until the database is back included.

@@ -14,11 +14,11 @@ each other's rows:
 * So of a lease and a firing at the same time the firing sees the other's run wait, and its own run waits too.
 * A former owner's statements have ended before its term is closed: they hold the fence.
 While a shard is in two hands, those of the owner before a boundary and of the one after it, two fire and lease at the
-same time, and neither's statements wait for the other's. Then (rule 15) nothing that must not overlap is started by firing:
-its run is made behind the gate whatever its policy, and committed, before a lease asks the gate. And the gate keeps a
-run back also behind one that waits at the other owner, whatever the order of the two. So of two runs of different
-owners the lease of the one that was made later sees the other wait, run, or ended. Where each waits for the other, both
-are free to go, by their order, once the runs of the owner before have come home to the one after.
+same time, and neither's statements wait for the other's. Then (rule 15) nothing that must not overlap is started by
+firing: its run is made behind the gate whatever its policy, and committed, before a lease asks the gate. And the gate
+keeps a run back also behind one that waits at the other owner, whatever the order of the two. So of two runs of
+different owners the lease of the one that was made later sees the other wait, run, or ended. Where each waits for the
+other, both are free to go, by their order, once the runs of the owner before have come home to the one after.
 A trigger, which no fence guards, starts nothing: its run waits until the owner leases it. So an occurrence and a
 trigger of one instant, neither of which saw the other, do not run beside each other either. (A lock could not do that:
 at READ COMMITTED a statement that has waited for one goes on with the snapshot from before.) What may happen is that

@@ -12,6 +12,7 @@ import pytest
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.errors import OutcomeUnknown
+from core.policy import Retry
 from core.states import AttemptOutcome, RunState
 from core.store.completion import Ended, Ending
 from tests.support.dispatcher_room import Room, now_us
@@ -184,6 +185,29 @@ async def test_results_whose_answers_were_lost_as_their_run_went_home_are_record
         assert await at_new.verdict(given.ref) == ACCEPTED, "durable, as the row says"
         assert [row["outcome"] for row in await room.attempts(run_id)] == [AttemptOutcome.SUCCEEDED]
         await room.check(at_old)
+
+
+async def test_a_retry_that_the_owner_before_the_boundary_fires_is_answered_for_by_the_new_one_afterwards(
+    room: Room,
+) -> None:
+    """The new owner knew the run as resting; at the end of the move it rests no more."""
+    old, new = await room.owner("old"), await room.dispatcher("new", handoff_lead_s=6.0)
+    retry = Retry(max_attempts=3, first_delay_us=2_500_000, factor=1.0, max_delay_us=2_500_000, jitter=0.0)
+    async with ScriptedWorker(old.address, slots=9) as at_old, ScriptedWorker(new.address, slots=9) as at_new:
+        await at_old.grant(9)
+        run_id = await room.trigger(await room.job(retry=retry))
+        given = await at_old.assignment()
+        await at_old.fail(given.ref)
+        await ordered(room, new)
+        await eventually(lambda: run_id in new.parts.memory.resting, what="the new owner knows it as resting")
+        again = await at_old.assignment(attempt=2)
+        assert run_id in new.parts.memory.resting
+        await belongs_to(room, new, 30)
+        assert new.parts.memory.attempts.get(run_id) is not None, "held, and reaped if nobody speaks for it"
+        assert run_id not in new.parts.memory.resting
+        await at_new.succeed(again.ref)
+        assert await at_new.verdict(again.ref) == ACCEPTED
+        assert (await room.becomes(run_id, DONE))["attempt"] == 2
 
 
 async def test_at_any_time_at_most_one_attempt_of_a_run_has_a_lease(room: Room) -> None:
