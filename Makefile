@@ -43,7 +43,7 @@ check: install ## style, types, import rules, SQL rules, generated code and tidi
 	$(python) -m tools.generate_stubs --check
 	$(python) -m tools.tidy
 
-bench: install ## measure throughput, lateness and takeover on this machine
+bench: install ## measure throughput, lateness, moves and takeovers on this machine (CASES=move,kill9,drain,rolling picks)
 	@$(python) -m tools.bench
 
 picture: install ## render the demo's screen to SVG for the README

@@ -1,8 +1,7 @@
-"""The cases that need the whole system: throughput, lateness, takeover. Each returns figures from several rounds."""
+"""The cases of a whole system that nobody disturbs: throughput, lateness. Each returns figures from several rounds."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 from tools.bench.figures import Figure, figure, percentile
@@ -67,35 +66,4 @@ async def lateness(scale: float) -> list[Figure]:
         figure("lateness_100_p50_ms", "ms", p50s, detail),
         figure("lateness_100_p99_ms", "ms", p99s, detail),
         figure("lateness_100_max_ms", "ms", worst, detail),
-    ]
-
-
-async def takeover(scale: float) -> list[Figure]:
-    """kill9_takeover_*: kill -9 of one of two dispatchers at 100 runs a second; the runs due in the 10 s after it."""
-    p99s, worst, calm = [], [], []
-    for number in range(max(1, round(ROUNDS * min(1.0, scale * 2)))):
-        with System() as system:
-            await system.start()
-            now_us = time.time_ns() // 1000
-            begin_us = now_us + 6 * US
-            until_us = begin_us + 20 * US
-            schedules = one_offs(1_000, begin_us, 20 * US) + recurring(50, US, begin_us, until_us)
-            expected = await system.loader.load(schedules, now_us=now_us, prefix=f"kill-{number}")
-            await asyncio.sleep((begin_us + 5 * US) / US - time.time())
-            killed_us = time.time_ns() // 1000
-            system.fleet.kill(system.dispatchers[0])
-            await system.finish(expected, within_s=90)
-            starts = await system.starts(expected, doubles_explained=True)
-            first = [start for start in starts if start.attempt == 1]
-            after = [s.late_ms for s in first if killed_us <= s.due_us < killed_us + 10 * US]
-            before = [s.late_ms for s in first if s.due_us < killed_us]
-            p99s.append(percentile(after, 0.99))
-            worst.append(max(after))
-            calm.append(percentile(before, 0.99))
-    detail = (
-        f"first starts of runs due within 10 s of the kill; p99 before it: {', '.join(f'{p:.1f}' for p in calm)} ms"
-    )
-    return [
-        figure("kill9_takeover_p99_ms", "ms", p99s, detail),
-        figure("kill9_takeover_max_ms", "ms", worst, detail),
     ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from time import perf_counter
 
 from core.calendars import DayOff, DaysOff, Window, WindowAction, Windows
@@ -153,7 +153,7 @@ def all_cases() -> list[Figure]:
 
 
 def main() -> None:
-    json.dump([asdict(each) for each in all_cases()], sys.stdout, indent=2)
+    json.dump([each.to_json() for each in all_cases()], sys.stdout, indent=2)
     sys.stdout.write("\n")
 
 

@@ -24,6 +24,13 @@ class Expected:
     """What must have become of the loaded jobs: every run id, with its due instant in microseconds."""
 
     due_us: dict[str, int]
+    # The shard of the job of each.
+    shards: dict[str, int]
+
+    def before(self, until_us: int) -> Expected:
+        """Those that are due before an instant: the rest of a load that nobody waits for."""
+        kept = {run: due_us for run, due_us in self.due_us.items() if due_us < until_us}
+        return Expected(kept, {run: self.shards[run] for run in kept})
 
 
 def one_offs(count: int, from_us: int, over_us: int) -> list[Schedule]:
@@ -51,6 +58,7 @@ class Loader:
         """Register one job a schedule, handler `noop`; returns the runs they owe from now on."""
         jobs, versions, due = [], [], []
         owed: dict[str, int] = {}
+        shards: dict[str, int] = {}
         for number, schedule in enumerate(schedules):
             job_id = uuid.uuid4()
             hash16 = job_hash(job_id)
@@ -65,7 +73,8 @@ class Loader:
             due.append((shard, bucket, first_us, chain_id(job_id, 1), 1, job_id, 1, first_us))
             at_us: int | None = first_us
             while at_us is not None:
-                owed[str(occurrence_run_id(job_id, hash16, at_us))] = at_us
+                run = str(occurrence_run_id(job_id, hash16, at_us))
+                owed[run], shards[run] = at_us, shard
                 at_us = schedule.next_after(at_us)
         connection = await asyncpg.connect(self._url)
         try:
@@ -76,7 +85,7 @@ class Loader:
             await connection.execute("ANALYZE")
         finally:
             await connection.close()
-        return Expected(owed)
+        return Expected(owed, shards)
 
     async def count_open(self, expected: Expected) -> int:
         """How many of the owed runs have not ended yet."""
@@ -99,6 +108,42 @@ class Loader:
             return {str(row["run_id"]): (row["state"], row["ended_us"]) for row in rows}
         finally:
             await connection.close()
+
+    async def check_rows(self, expected: Expected, prefix: str, until_us: int) -> str:
+        """What is wrong with the rows of a load, as one line; empty when each owed run succeeded and there is no other.
+
+        Only runs due before `until_us` are looked at.
+        """
+        connection = await asyncpg.connect(self._url)
+        try:
+            rows = await connection.fetch(
+                "SELECT r.run_id, r.state FROM runs r JOIN jobs j ON j.job_id = r.job_id"
+                " WHERE j.name LIKE $1 AND r.due_at_us < $2",
+                f"{prefix}-%",
+                until_us,
+            )
+        finally:
+            await connection.close()
+        states = {str(row["run_id"]): row["state"] for row in rows}
+        owed = {run for run, due_us in expected.due_us.items() if due_us < until_us}
+        missing, others = len(owed - states.keys()), len(states.keys() - owed)
+        failed = sum(states.get(run, 3) != 3 for run in owed)
+        if not (missing or others or failed):
+            return ""
+        return f"rows: {missing} runs missing, {others} that nobody owes, {failed} that did not succeed"
+
+    async def opened_by_takeover(self, since_us: int) -> dict[int, int]:
+        """When each shard that was taken over since then got its new owner, by the rows of its terms."""
+        connection = await asyncpg.connect(self._url)
+        try:
+            rows = await connection.fetch(
+                "SELECT shard, max(opened_us) AS at_us FROM shard_terms"
+                " WHERE reason = 'takeover' AND opened_us >= $1 GROUP BY shard",
+                since_us,
+            )
+        finally:
+            await connection.close()
+        return {row["shard"]: row["at_us"] for row in rows}
 
     async def settings(self) -> str:
         """The settings that make the figures worth something."""

@@ -1,4 +1,4 @@
-"""The system under measurement: real servers, two control planes, two dispatchers, two worker processes."""
+"""The system under measurement: real servers, two control planes, dispatchers, two worker processes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,7 @@ class Start:
     attempt: int
     due_us: int
     started_us: int
+    shard: int
 
     @property
     def late_ms(self) -> float:
@@ -44,9 +46,13 @@ class CaseFailed(Exception):
 
 
 class System:
-    """A fleet with no-op workers, for one case."""
+    """A fleet with no-op workers, for one case. `environ` is what every process gets."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, dispatchers: int = 2, environ: Mapping[str, str] | None = None) -> None:
+        self._size = dispatchers
+        self._environ = {"TIDEWHEEL_TELEMETRY_LOG_LEVEL": "warning", **(environ or {})}
+        self._ending: list[Child] = []
+        self._dispatchers_started = 0
         self._home = Path(tempfile.mkdtemp(prefix="tidewheel-bench-"))
         self._backing = Backing(self._home / "data")
         self._workers: list[tuple[Child, Path]] = []
@@ -54,7 +60,7 @@ class System:
 
     def __enter__(self) -> System:
         self._backing.__enter__()
-        self.fleet = Fleet(self._backing, self._home / "logs", {"TIDEWHEEL_TELEMETRY_LOG_LEVEL": "warning"})
+        self.fleet = Fleet(self._backing, self._home / "logs", self._environ)
         return self
 
     def __exit__(
@@ -63,6 +69,8 @@ class System:
         for child, _ in self._workers:
             child.stop()
         self.fleet.stop()
+        for child in self._ending:
+            child.stop()
         self._backing.__exit__(kind, error, trace)
         shutil.rmtree(self._home, ignore_errors=True)
 
@@ -75,12 +83,26 @@ class System:
         await migrate(self._backing.database_url)
         for number in (1, 2):
             self.fleet.start_control_plane(f"controlplane-{number}")
-        for number in (1, 2):
-            self.dispatchers.append(self.fleet.start_dispatcher(f"dispatcher-{number}"))
-        await until_served(self.fleet, dispatchers=2)
+        for _ in range(self._size):
+            self.start_dispatcher()
+        await until_served(self.fleet, dispatchers=self._size)
         for number in (1, 2):
             self._start_worker(number)
         await self._warm_up()
+
+    def start_dispatcher(self) -> Member:
+        """Start one more without waiting for it."""
+        self._dispatchers_started += 1
+        member = self.fleet.start_dispatcher(f"dispatcher-{self._dispatchers_started}")
+        self.dispatchers.append(member)
+        return member
+
+    def end_dispatcher(self, member: Member) -> None:
+        """Tell it to end, by SIGTERM, as an operator's restart does; it is no member any more."""
+        self.dispatchers.remove(member)
+        self.fleet.members.remove(member)
+        self._ending.append(member.child)
+        member.child.process.terminate()
 
     async def _warm_up(self) -> None:
         """A thousand runs through every shard and both workers, unmeasured."""
@@ -135,8 +157,9 @@ class System:
             for line in log.read_text().splitlines():
                 run_id, attempt, _, started_us = line.split()
                 if run_id in expected.due_us:
-                    found.append(Start(run_id, int(attempt), expected.due_us[run_id], int(started_us)))
-        _judge(found, expected, doubles_explained=doubles_explained)
+                    due_us, shard = expected.due_us[run_id], expected.shards[run_id]
+                    found.append(Start(run_id, int(attempt), due_us, int(started_us), shard))
+        judge_starts(found, expected, doubles_explained=doubles_explained)
         return found
 
 
@@ -152,7 +175,8 @@ def _tree_cpu_s(pid: int) -> float:
     return used
 
 
-def _judge(found: list[Start], expected: Expected, *, doubles_explained: bool) -> None:
+def judge_starts(found: list[Start], expected: Expected, *, doubles_explained: bool) -> None:
+    """Raises CaseFailed when a run was lost, started early, or more often than `doubles_explained` allows."""
     lost = expected.due_us.keys() - {start.run_id for start in found}
     early = [start for start in found if start.started_us < start.due_us]
     doubled = len({(start.run_id, start.attempt) for start in found}) < len(found)
