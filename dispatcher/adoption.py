@@ -112,18 +112,23 @@ class Adoption:
             if run.home_term == held.term or _is_resting(run):
                 self._hold(run, held)
             elif run.run_id in adopted:  # otherwise it ended, or is no longer ours
-                self._hold(adopted[run.run_id], held)
+                # Counted from the answer: the owner before may acknowledge heartbeats until the adoption commits.
+                self._hold(adopted[run.run_id], held, lease_until_us=self._full_lease_us())
         return len(adopted)
 
     async def _rehome(self, chunk: Sequence[OpenRun], held: HeldTerm) -> list[OpenRun]:
-        margin_us = round(self._runtime.settings.adoption_margin_s * US_PER_S)
-        until_us = self._runtime.clock.now_us() + self._runtime.lease_us + margin_us
+        until_us = self._full_lease_us()
         sent_s = self._runtime.clock.monotonic_s()
         fences, adopted = await self._open_runs.adopt(chunk, shard=held.shard, term=held.term, lease_until_us=until_us)
         self._watch.note([held.key] * len(chunk), fences, sent_s=sent_s, kind=RefusedWrite.ADOPT)
         return adopted
 
-    def _hold(self, run: OpenRun, held: HeldTerm) -> None:
+    def _full_lease_us(self) -> int:
+        """When a lease that the owner before acknowledged a moment ago can have ended."""
+        margin_us = round(self._runtime.settings.adoption_margin_s * US_PER_S)
+        return self._runtime.clock.now_us() + self._runtime.lease_us + margin_us
+
+    def _hold(self, run: OpenRun, held: HeldTerm, *, lease_until_us: int = 0) -> None:
         # A run whose statement is under way may be taken up twice; its second lease is refused by compare-and-set.
         memory = self._memory
         if memory.attempts.get(run.run_id) is not None:
@@ -144,7 +149,7 @@ class Adoption:
                 memory.unreadable[run.run_id] = still
             memory.jobs.forget([key])
         elif run.state is RunState.LEASED:
-            self._hold_leased(run, job, stands_open)
+            self._hold_leased(run, job, stands_open, lease_until_us)
         else:
             memory.unreadable.pop(run.run_id, None)
             memory.let_wait(_waiting(run, job, stands_open))
@@ -163,7 +168,7 @@ class Adoption:
             return False
         return True
 
-    def _hold_leased(self, run: OpenRun, job: JobVersion, stands_open: bool) -> None:
+    def _hold_leased(self, run: OpenRun, job: JobVersion, stands_open: bool, lease_until_us: int) -> None:
         if run.token_hash is None:
             return
         self._memory.unreadable.pop(run.run_id, None)
@@ -179,7 +184,7 @@ class Adoption:
             scheduled_for_us=run.scheduled_for_us,
             due_at_us=run.due_at_us,
             started_us=run.started_us,
-            lease_until_us=run.lease_until_us,
+            lease_until_us=max(run.lease_until_us, lease_until_us),
             sql_lease_until_us=run.lease_until_us,
             trace=run.trace,
             payload=run.payload,

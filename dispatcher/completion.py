@@ -116,10 +116,12 @@ class CompletionLoop:
                 left = await self._judge.judge(left, take_home=take_home)
         except (Unavailable, OutcomeUnknown) as error:
             log.warning("completion waits for the database: %s", error)
+            is_unknown = isinstance(error, OutcomeUnknown)
             for submission in left:
                 live = self._memory.attempts.get(submission.run_id)
                 if live is not None:
-                    live.ending = False
+                    # A loss may still be recorded: no heartbeat is acknowledged until the reaper's next word.
+                    live.ending = is_unknown and submission.token is None
             answer((s, *self._unread(s)) for s in left if id(s) in self._unanswered)
             await self._runtime.clock.sleep(self._runtime.settings.tick_s)
 
