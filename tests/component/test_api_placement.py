@@ -21,6 +21,15 @@ OPEN = 1
 
 
 @pytest.fixture
+async def plane(database_url: str, isolation: str, etcd: EtcdServer) -> AsyncIterator[ControlPlane]:
+    """A replica that serves, and whose leader asks for no moves of its own."""
+    settings = settings_for(database_url, isolation, etcd.endpoint, uuid4().hex, rebalance=False)
+    started = ControlPlane(settings)
+    yield await started.serving()
+    await started.close()
+
+
+@pytest.fixture
 async def owners(plane: ControlPlane, eye: asyncpg.Connection) -> AsyncIterator[list[Dispatcher]]:
     """d1 owns every shard by SQL, d2 none; both live and report. They carry nothing out."""
     await eye.executemany(
@@ -38,7 +47,7 @@ async def owners(plane: ControlPlane, eye: asyncpg.Connection) -> AsyncIterator[
         return [(one.dispatcher_id, one.open_runs) for one in listed] == [("d1", 3), ("d2", 3)]
 
     await eventually(seen)
-    # The leader's own rounds would ask for moves as well.
+    # One that may not be moved.
     await plane.admin.FreezeShards(pb.FreezeShardsRequest(shard=0, reason="not this one"))
     yield joined
     for each in joined:
