@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -121,6 +122,8 @@ async def _without_quorum(system: LiveSystem, etcd: EtcdCluster, outage_s: float
         run = await client.trigger_job("meanwhile")
         await eventually(lambda: _succeeded(system, run.run_id), within_s=20, what="what is submitted runs")
         middle_us = now_us()
+        for dispatcher in system.dispatchers:
+            assert re.search(r"etcd lease \w+ lost", dispatcher.child.log.read_text()), "nobody holds a lease any more"
         fenced = await _fence_one_shard(system, first, second)
         await eventually(lambda: _serves(system, second, fenced), within_s=20, what="the fence is believed at once")
         await asyncio.sleep(outage_s / 2)
@@ -152,7 +155,7 @@ async def test_an_old_backup_restored_under_load_costs_needless_moves_at_most(
     system: LiveSystem, etcd: EtcdCluster, tmp_path: Path
 ) -> None:
     """The backup names a dispatcher that has died since, terms long closed, and a plan long carried out."""
-    ticking = Ticking(system, count=JOBS, seconds=34)
+    ticking = Ticking(system, count=JOBS, seconds=38)
     async with system.client() as client:
         await ticking.start(client)
         etcd.backup(tmp_path / "backup")
@@ -160,6 +163,7 @@ async def test_an_old_backup_restored_under_load_costs_needless_moves_at_most(
         system.fleet.kill(system.dispatchers[0])
         system.dispatchers = [system.dispatchers[1], system.fleet.start_dispatcher("dispatcher-3")]
         await eventually(lambda: _owns_nothing(system, dead), within_s=40)
+        await eventually(lambda: system.owner_id(system.dispatchers[1]) in _members(etcd), within_s=40)
         before = await _newest_terms(system)
         await asyncio.sleep(2)
         await asyncio.to_thread(etcd.kill)
@@ -167,6 +171,8 @@ async def test_an_old_backup_restored_under_load_costs_needless_moves_at_most(
         etcd.start()
         await ticking.judge(client, within_s=90, repeats_explained=True)
         await until_served(system.fleet, dispatchers=2)
+        for member in (*system.dispatchers, *system.control_planes):
+            assert "was restored or emptied" in member.child.log.read_text(), "everybody saw that it is another store"
         after = await _newest_terms(system)
         assert all(after[shard] >= before[shard] for shard in before), "no term went back"
         alive = {system.owner_id(each) for each in system.dispatchers}
@@ -211,6 +217,11 @@ async def _serves(system: LiveSystem, owner: str, shard: int) -> bool:
 
 async def _owns_nothing(system: LiveSystem, owner: str) -> bool:
     return not await system.rows("SELECT shard FROM shard_terms WHERE state = 1 AND owner = $1", owner)
+
+
+def _members(etcd: EtcdCluster) -> str:
+    """The keys of all members of the cluster, those of the dead until their leases end."""
+    return etcd.control("get", "--prefix", "--keys-only", "/tidewheel/default/members/")
 
 
 async def _newest_terms(system: LiveSystem) -> dict[int, int]:
