@@ -1,7 +1,7 @@
 """`make chaos CHAOS_SECONDS=600 SEED=…`: episodes of moves and faults, one after the other, until the time is up.
 
 Prints the seed, each fault with its time, and each violated invariant with the rows at fault; exits 1 when there is
-any. The same seed makes the same choices; how the processes' steps interleave is the machine's. Ctrl-C ends it and
+any. With CHAOS_KEEP the whole history of an episode that broke one is pickled into that directory. The same seed makes the same choices; how the processes' steps interleave is the machine's. Ctrl-C ends it and
 everything that it started.
 """
 
@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 import time
+from pathlib import Path
 from random import Random
 
 from tests.support.chaos_episode import Episode, run_episode
@@ -42,6 +43,8 @@ def main() -> int:
             report = asyncio.run(run_episode(home, episode))
         print(report, flush=True)
         broken += bool(report.violations)
+        if report.violations and os.environ.get("CHAOS_KEEP"):
+            print(f"  the history: {report.keep(Path(os.environ['CHAOS_KEEP']))}", flush=True)
         played += 1
     print(f"chaos: {played} episodes, {broken} of them broke an invariant (SEED={seed})")
     return 1 if broken else 0

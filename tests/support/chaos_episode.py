@@ -7,6 +7,7 @@ assert not report.violations, report
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from random import Random
 from tests.support.chaos_faults import FAULTS, Nemesis
 from tests.support.chaos_moves import Mover
 from tests.support.chaos_system import ChaosSystem
-from tests.support.history import Invariant, Violation
+from tests.support.history import History, Invariant, Violation
 from tests.support.history import report as shown
 from tests.support.history_check import judge
 from tests.support.live_system import US, Size, now_us
@@ -51,6 +52,14 @@ class Report:
     stale_owners: int
     refused_writes: float
     violations: list[Violation]
+    history: History = field(repr=False)
+
+    def keep(self, directory: Path) -> Path:
+        """Write the whole history down, for a look at what led to a violation."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"history-{self.episode.seed}.pickle"
+        path.write_bytes(pickle.dumps(self.history))
+        return path
 
     def __str__(self) -> str:
         lines = [
@@ -105,4 +114,5 @@ async def run_episode(home: Path, episode: Episode) -> Report:
             nemesis.stale,
             chaos.refused_writes,
             violations,
+            history,
         )

@@ -148,6 +148,8 @@ class History:
     owed: Mapping[str, Sequence[int]] = field(default_factory=dict)
     horizon_us: int = 0
     settled: bool = True
+    # What ledger_check says of the rows of one snapshot.
+    disagreements: Sequence[str] = ()
 
 
 class Invariant(StrEnum):
@@ -169,6 +171,7 @@ class Invariant(StrEnum):
     ACKNOWLEDGED_STAYS = "no acknowledged result is lost"
     RESULT_OF_WORKER = "a result is what the attempt's worker returned"
     ONE_EFFECT = "the idempotent sink sees each run's effect once"
+    ROWS_AGREE = "the final rows agree: attempts, retries, chains, homes, marks (tests/support/ledger_check.py)"
     COMES_TO_REST = "everything that is due is done in the end"
     SOMETHING_REFUSED = "an episode with a stale owner has refused writes"
 

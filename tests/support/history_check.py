@@ -30,6 +30,7 @@ def judge(history: History) -> list[Violation]:
     found += OccurrenceJudge(history, writes).judge()
     found += ResultJudge(history, writes).judge()
     found += _by_rows_alone(history)
+    found += [Violation(Invariant.ROWS_AGREE, each) for each in history.disagreements]
     return found
 
 
