@@ -1,8 +1,8 @@
 """`make chaos CHAOS_SECONDS=600 SEED=…`: episodes of moves and faults, one after the other, until the time is up.
 
 Prints the seed, each fault with its time, and each violated invariant with the rows at fault; exits 1 when there is
-any. With CHAOS_KEEP the whole history of an episode that broke one is pickled into that directory. The same seed makes the same choices; how the processes' steps interleave is the machine's. Ctrl-C ends it and
-everything that it started.
+any. With CHAOS_KEEP the whole history of such an episode is pickled into that directory. The same seed makes the same
+choices; how the processes' steps interleave is the machine's. Ctrl-C ends it and everything that it started.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ TABLES = (
     "skips",
     "jobs",
     "shard_terms",
+    "shard_term_events",
     "shard_floors",
     "shard_marks",
 )

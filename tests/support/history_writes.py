@@ -72,6 +72,9 @@ class Writes:
             self._mark(change.row)
         if by_table["shard_terms"]:
             self._term_rows(by_table["shard_terms"])
+        for change in by_table["shard_term_events"]:
+            if (change.row["event"], change.row["reason"]) == ("close", "drained"):
+                self._drained(change.row)
 
     # ---- terms ----
 
@@ -101,11 +104,9 @@ class Writes:
             self._say(Invariant.TERMS_TILE, "a term was extended", before, row)
         if before["state"] != TermState.OPEN and row != before:
             self._say(Invariant.TERMS_TILE, "a term that had ended changed", before, row)
-        if row["state"] == TermState.CLOSED and row["to_bucket"] == before["to_bucket"]:
-            self._drained(row)
 
     def _drained(self, row: Row) -> None:
-        """A term that is closed because it is drained answers for no run any more (rule of ownership 12)."""
+        """A term that is closed as drained, not taken over, answers for no run any more (rule of ownership 12)."""
         runs = (self._runs[run_id] for members in self._open_of_job.values() for run_id in members)
         left = [r for r in runs if (r["shard"], r["home_term"]) == (row["shard"], row["term"]) and not _rests(r)]
         if left:
