@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -28,6 +29,17 @@ from tests.support.live_system import US, now_us
 _CROWD = 16
 # A call may take so long, with all its repetitions; a killed leader has to be replaced meanwhile.
 CALL_WITHIN_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A job to be registered; without a period it runs only when it is triggered."""
+
+    name: str
+    handler: str
+    every_us: int | None
+    payload: str | None = None
+    overlap: str = "allow"
 
 
 class Load:
@@ -50,44 +62,42 @@ class Load:
 
     async def register(self, *, steady: int, busy: int = 8) -> None:
         """`steady` jobs that fire each second and are left in peace; `busy` of each kind that are not."""
-        wanted: list[Awaitable[None]] = [self._create(f"steady-{n}", "quick", US) for n in range(steady)]
+        wanted = [Wish(f"steady-{n}", "quick", US) for n in range(steady)]
         for n in range(busy):
             wanted += [
-                self._create(f"changing-{n}", "quick", US),
-                self._create(f"slow-{n}", "slow", 4 * US, payload="2.5"),
-                self._create(f"flaky-{n}", "flaky", 2 * US),
-                self._create(f"narrow-{n}", "slow", US, payload="1.2", overlap="skip"),
-                self._create(f"triggered-{n}", "quick", None),
+                Wish(f"changing-{n}", "quick", US),
+                Wish(f"slow-{n}", "slow", 4 * US, payload="2.5"),
+                Wish(f"flaky-{n}", "flaky", 2 * US),
+                Wish(f"narrow-{n}", "slow", US, payload="1.2", overlap="skip"),
+                Wish(f"triggered-{n}", "quick", None),
             ]
             self._changing.append(f"changing-{n}")
             self._triggered.append(f"triggered-{n}")
         gate = asyncio.Semaphore(_CROWD)
 
-        async def one(create: Awaitable[None]) -> None:
+        async def one(wish: Wish) -> None:
             async with gate:
-                await create
+                await self._create(wish)
 
         await asyncio.gather(*map(one, wanted))
 
-    async def _create(
-        self, name: str, handler: str, every_us: int | None, *, payload: str | None = None, overlap: str = "allow"
-    ) -> None:
-        self._registered.append(name)
-        schedule = None if every_us is None else self._periodic(every_us)
+    async def _create(self, wish: Wish) -> None:
+        self._registered.append(wish.name)
+        schedule = None if wish.every_us is None else self._periodic(wish.every_us)
         retry = RetryPolicy(max_attempts=6, first_delay=timedelta(seconds=0.5), factor=1.0, jitter=0.0)
 
         async def call(request_id: str) -> None:
             await self._client.create_job(
-                name,
-                handler=handler,
+                wish.name,
+                handler=wish.handler,
                 schedule=None if schedule is None else _every(schedule),
-                payload=payload,
-                overlap=overlap,
+                payload=wish.payload,
+                overlap=wish.overlap,
                 retry=retry,
                 request_id=request_id,
             )
 
-        await self._say("create", name, call, schedule=schedule, overlap=overlap)
+        await self._say("create", wish.name, call, schedule=schedule, overlap=wish.overlap)
 
     def _periodic(self, every_us: int) -> Periodic:
         return Periodic(self._begins_us + self._rand.randrange(every_us), every_us, self._ends_us)
