@@ -104,6 +104,13 @@ class Picture:
         """Who may get shards, with weight, zone and processor."""
         return tuple(self._target(each) for each in sorted(self.eligible))
 
+    def takers(self) -> tuple[Target, ...]:
+        """Who may take what has no owner: the targets; where operators drain them all, those who are well none the less.
+
+        A shard without an owner fires nothing, which no drain can mean.
+        """
+        return tuple(self._target(each) for each in sorted(self.eligible or self.roster.eligible))
+
     def zone_of(self, dispatcher_id: str) -> str:
         """Where a dispatcher stands, "" where that is not known any more."""
         member = self.members.get(dispatcher_id)

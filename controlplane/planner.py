@@ -139,7 +139,7 @@ def _housed(
         for shard, lost in homeless.items()
     ]
     elsewhere = {shard: home for shard, home in homes.items() if shard not in homeless}
-    placed = house(asked, picture.targets(), elsewhere, costs, settings.rebalance_tolerance)
+    placed = house(asked, picture.takers(), elsewhere, costs, settings.rebalance_tolerance)
     made: dict[int, Assignment | None] = {}
     for shard, lost in homeless.items():
         target = placed.get(shard)

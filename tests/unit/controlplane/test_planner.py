@@ -63,6 +63,11 @@ class TestOwners:
         seen = picture([*owned("a", [0]), *owned("b", [1])], roster("bc", suspects="a"), rules=rules)
         assert orders(seen) == {0: ("c", 1, "a", True), 1: ("b", 1, "b", False)}
 
+    def test_where_all_are_drained_a_dead_ones_shards_are_taken_all_the_same(self) -> None:
+        rules = Standing(drained=frozenset("bc"))
+        seen = picture([*owned("a", [0]), *owned("b", [1])], roster("bc", suspects="a"), rules=rules)
+        assert orders(seen) == {0: ("c", 1, "a", True), 1: ("b", 1, "b", False)}
+
     def test_with_nobody_to_give_them_to_shards_keep_the_order_they_had(self) -> None:
         present = Plan(1, (Assignment(0, "a", 0, ""),))
         seen = picture(owned("a", [0, 1]), roster(suspects="a"))

@@ -170,7 +170,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DrainDispatcher(self, request, context):
-        """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
+        """From now on the dispatcher gets no shard and loses those it has, by hand-off. Where every dispatcher is drained, each
+        keeps what it has, and shards of dead ones are taken over all the same. NOT_FOUND: no such dispatcher.
         A drain that stands already stays as it is, and is the answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

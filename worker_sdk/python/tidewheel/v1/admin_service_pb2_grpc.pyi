@@ -55,7 +55,8 @@ class AdminServiceStub:
     Rebalance: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RebalanceRequest, _admin_service_pb2.MoveShardsResponse]
     """Asks for the moves of such a round now, whether or not the leader does them by itself."""
     DrainDispatcher: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DrainDispatcherRequest, _admin_service_pb2.PlacementRule]
-    """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
+    """From now on the dispatcher gets no shard and loses those it has, by hand-off. Where every dispatcher is drained, each
+    keeps what it has, and shards of dead ones are taken over all the same. NOT_FOUND: no such dispatcher.
     A drain that stands already stays as it is, and is the answer.
     """
     UndrainDispatcher: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UndrainDispatcherRequest, _admin_service_pb2.PlacementRule]
@@ -96,7 +97,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Rebalance: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RebalanceRequest, _admin_service_pb2.MoveShardsResponse]  # type: ignore[assignment]
     """Asks for the moves of such a round now, whether or not the leader does them by itself."""
     DrainDispatcher: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DrainDispatcherRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
-    """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
+    """From now on the dispatcher gets no shard and loses those it has, by hand-off. Where every dispatcher is drained, each
+    keeps what it has, and shards of dead ones are taken over all the same. NOT_FOUND: no such dispatcher.
     A drain that stands already stays as it is, and is the answer.
     """
     UndrainDispatcher: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UndrainDispatcherRequest, _admin_service_pb2.PlacementRule]  # type: ignore[assignment]
@@ -188,7 +190,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DrainDispatcherRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.PlacementRule, _abc.Awaitable[_admin_service_pb2.PlacementRule]]:
-        """From now on the dispatcher gets no shard and loses those it has, by hand-off. NOT_FOUND: no such dispatcher.
+        """From now on the dispatcher gets no shard and loses those it has, by hand-off. Where every dispatcher is drained, each
+        keeps what it has, and shards of dead ones are taken over all the same. NOT_FOUND: no such dispatcher.
         A drain that stands already stays as it is, and is the answer.
         """
 
