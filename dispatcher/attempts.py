@@ -65,6 +65,8 @@ class LiveAttempt:
     # After a time-out heartbeats extend nothing any more.
     lease_fixed: bool = False
     ending: bool = False
+    # Its loss was written, and the answer did not come: it may be recorded, now or a little later.
+    loss_unsettled: bool = False
     # Certainly never sent to a worker: to be given back at once.
     unsent: bool = False
     # The stream on which this process sent it, as long as nothing shows that it arrived.

@@ -120,8 +120,9 @@ class CompletionLoop:
             for submission in left:
                 live = self._memory.attempts.get(submission.run_id)
                 if live is not None:
-                    # A loss may still be recorded: no heartbeat is acknowledged until the reaper's next word.
-                    live.ending = is_unknown and submission.token is None
+                    live.ending = False
+                    # A loss may be recorded yet: no heartbeat is acknowledged until the reaper's next word is settled.
+                    live.loss_unsettled = live.loss_unsettled or (is_unknown and submission.token is None)
             answer((s, *self._unread(s)) for s in left if id(s) in self._unanswered)
             await self._runtime.clock.sleep(self._runtime.settings.tick_s)
 
@@ -163,7 +164,7 @@ class CompletionLoop:
                 accepted.append((submission, pb.VERDICT_ACCEPTED, ""))
                 self._follow(items[position], live, ended.states[position], now_us)
             else:
-                live.ending = False
+                live.ending = live.loss_unsettled = False
                 refused.append(submission)
         answer(accepted)
         self._count(items, ended)

@@ -62,7 +62,7 @@ class RenewalLoop:
                 strangers.append(item)
                 exceptions.append(_retry(item))
                 continue
-            if live.ending or not self._is_proven(live, proven_since_s):
+            if live.ending or live.loss_unsettled or not self._is_proven(live, proven_since_s):
                 exceptions.append(self._unproven(live, item))
                 continue
             self._extend(live, item, session, now_us)

@@ -67,6 +67,33 @@ async def one_at_a_time(room: Room, job_id: UUID) -> None:
     assert all(ended <= began for (_, ended), (began, _) in pairwise(spans)), spans
 
 
+# At the COMMIT that starts a run: is another one of its job started, and not ended? (The instants in the rows are two
+# dispatchers' clocks, which differ a little, and are read before the statements are sent.)
+_WATCH = """
+CREATE TABLE seen_together (job_id UUID NOT NULL);
+CREATE FUNCTION see_together() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.state = 2 AND (SELECT count(*) FROM runs WHERE job_id = NEW.job_id
+                        AND (state = 2 OR (state = 1 AND attempt > 0))) > 1 THEN
+    INSERT INTO seen_together VALUES (NEW.job_id);
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER see_together AFTER INSERT OR UPDATE ON runs DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION see_together();
+"""
+
+
+async def watch_overlaps(room: Room) -> None:
+    """From now on the database notes jobs of which two runs are started at once."""
+    await room.eye.execute(_WATCH)
+
+
+async def never_together(room: Room, job_id: UUID) -> None:
+    """No two runs of the job were started at once, as the database saw it when they committed."""
+    assert await room.eye.fetchval("SELECT count(*) FROM seen_together WHERE job_id = $1", job_id) == 0
+
+
 def without_tick(owner: RunningDispatcher) -> None:
     """From now on nobody looks at sleeping runs: what happens must wake them."""
 

@@ -13,7 +13,7 @@ from core.policy import Overlap
 from core.states import RunState, SkipReason
 from tests.support.dispatcher_room import Room
 from tests.support.moves import EVERY, belongs_to, ordered, split, until_bucket
-from tests.support.overlap_room import one_at_a_time, skipped, ticking, triggered
+from tests.support.overlap_room import never_together, skipped, ticking, triggered, watch_overlaps
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.scripted_worker import ScriptedWorker, success
@@ -24,6 +24,7 @@ BUFFERING = [Overlap.BUFFER_ONE, Overlap.BUFFER_ALL]
 
 async def two_hands(room: Room) -> tuple[RunningDispatcher, RunningDispatcher]:
     """The owner of all shards, and the one who will hold what lies behind a boundary, and leave it at that."""
+    await watch_overlaps(room)
     old, new = await room.owner("old"), await room.dispatcher("new")
 
     async def step() -> None:
@@ -75,7 +76,7 @@ async def test_a_run_behind_the_boundary_starts_when_the_one_before_it_has_ended
         again = await at_new.assignment(run_id=str(waiting))
         await at_new.succeed(again.ref)
         await room.becomes(waiting, DONE)
-        await one_at_a_time(room, job_id)
+        await never_together(room, job_id)
         await room.check(at_old, at_new)
 
 
@@ -112,7 +113,7 @@ async def test_a_run_behind_the_boundary_has_the_one_before_it_canceled_at_once(
         again = await at_new.assignment(run_id=str(newer))
         await at_new.succeed(again.ref)
         await room.becomes(newer, DONE)
-        await one_at_a_time(room, job_id)
+        await never_together(room, job_id)
         await room.check(at_old, at_new)
 
 
@@ -139,12 +140,13 @@ async def test_runs_that_wait_at_either_owner_all_go_one_after_the_other_once_th
             await at_new.succeed(one.ref)
             await room.becomes(run_id, DONE)
         assert await room.state(first) is DONE
-        await one_at_a_time(room, job_id)
+        await never_together(room, job_id)
         await room.check(at_old, at_new)
 
 
 @pytest.mark.parametrize("policy", [Overlap.SKIP, Overlap.BUFFER_ONE, Overlap.BUFFER_ALL, Overlap.CANCEL_OTHER])
 async def test_no_policy_is_broken_by_a_move_under_load(room: Room, policy: Overlap) -> None:
+    await watch_overlaps(room)
     old, new = await room.owner("old"), await room.dispatcher("new")
     async with (
         ScriptedWorker(old.address, "worker-1", slots=50, work=success) as at_old,
@@ -169,6 +171,6 @@ async def test_no_policy_is_broken_by_a_move_under_load(room: Room, policy: Over
 
         await eventually(all_ended, 60, what="every run has ended")
         for job_id, _ in jobs:
-            await one_at_a_time(room, job_id)
+            await never_together(room, job_id)
         assert at_new.starts
         await room.check(at_old, at_new)
