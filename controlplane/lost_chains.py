@@ -8,7 +8,7 @@ by missed_fires.py; it only reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from core.buckets import BucketScale
@@ -18,9 +18,10 @@ from core.errors import Invalid
 from core.ids import chain_id
 from core.jobspec import JobSpec
 from core.occurrences import Occurrences, SearchLimit, occurrences_of
-from core.states import JobState
+from core.states import DueKind, JobState
 from core.store.calendar_lookup import Contents, load_contents
 from core.store.database import Database
+from core.store.landing import Landing
 from core.store.overdue import ChainedJob, DuePlace, Overdue
 
 _JOBS_A_ROUND = 300
@@ -56,6 +57,38 @@ class LostChains:
         room = max(0, _MOST_SUSPECTS - len(looks))
         self._suspects = looks | dict.fromkeys(fresh[:room], 0)
         return [job for job in again if looks.get(job.job_id, 0) >= _LOOKS]
+
+    async def look_through(self, after: UUID, shards: Collection[int]) -> tuple[list[ChainedJob], UUID | None]:
+        """The next jobs by id, of which those in `shards` whose row is nowhere are returned, looked for twice at once;
+        and the id after which to go on, None at the end. Remembers nothing.
+        """
+        walked = await self._overdue.walk(after, _JOBS_A_ROUND)
+        lost = await self._not_in_place([job for job in walked if job.shard in shards])
+        for _ in range(_LOOKS):
+            if not lost:
+                break
+            again = await self._not_in_place(await self._overdue.again([job.job_id for job in lost]))
+            found = await self._overdue.anywhere({_chain(job): job.shard for job in again}) if again else set()
+            lost = [job for job in again if _chain(job) not in found]
+        return lost, walked[-1].job_id if len(walked) == _JOBS_A_ROUND else None
+
+    async def next_landing(self, job: ChainedJob, account_end_us: int) -> Landing | None:
+        """Where a job's chain goes on after the last occurrence that is accounted for; None where nothing comes."""
+        spec = self._spec(job)
+        if spec is None:
+            return None
+        try:
+            occurrences = occurrences_of(
+                spec, await load_contents(self._database, spec.pins.calendars.values()), self._enumerator
+            )
+            found = None if occurrences is None else occurrences.next_after(account_end_us)
+        except (Invalid, SearchLimit):
+            return None
+        if found is None:
+            return None
+        bucket = self._scale.bucket_of(found.due_us)
+        kind, chain = DueKind.OCCURRENCE, _chain(job)
+        return Landing(job.shard, bucket, found.due_us, chain, kind, job.job_id, job.version, found.nominal_us)
 
     async def _looked_for(self, jobs: Sequence[ChainedJob]) -> dict[UUID, int]:
         """The suspects that stay suspects, after those of a few shards were looked for everywhere."""

@@ -22,11 +22,14 @@ from controlplane.api.cluster_reads import Replica
 from controlplane.api.server import ApiServer
 from controlplane.election import Campaign
 from controlplane.hints import Hints
-from controlplane.leader import Duties, Leader
+from controlplane.inspection import Inspection
+from controlplane.leader import Duties, Leader, Seat
 from controlplane.missed_fires import Heard, MissedFires
 from controlplane.moves import MoveAccount
 from controlplane.placement_store import PlacementStore
 from controlplane.rebalancer import Rebalancer
+from controlplane.reconciler import Reconciler, Remedies
+from controlplane.repair_moves import RepairMoves
 from controlplane.reports import LeaderServicer
 from controlplane.retention import Retention
 from core.buckets import BucketScale
@@ -44,6 +47,7 @@ from core.store.cluster import Cluster, found_cluster
 from core.store.database import Database, DatabaseConfig, connect_with_patience
 from core.store.moves import Moves
 from core.store.placement_rules import PlacementRules
+from core.store.repairs import Repairs
 from core.store.schema_check import wait_for_schema
 from core.store.terms import Terms
 from core.tasks import Tasks
@@ -92,6 +96,7 @@ class _Parts:
     hints: Hints
     leader: Leader
     missed: MissedFires
+    reconciler: Reconciler
     discovery: discovery.DiscoveryServicer
     metrics: ControlPlaneMetrics
     monitor: MonitorServer
@@ -193,6 +198,7 @@ async def _begin(base: _Base, parts: _Parts, info: LeaderInfo) -> None:
     base.tasks.spawn(retention.run(), name="retention")
     base.tasks.spawn(parts.services.runner.run(), name="operations")
     base.tasks.spawn(parts.missed.run(parts.metrics), name="missed-fire watch")
+    base.tasks.spawn(parts.reconciler.run(parts.metrics), name="reconciler")
     parts.gate.open()
     log.info("%s serves on %s", base.replica_id, info.address)
 
@@ -235,6 +241,7 @@ def _parts(base: _Base) -> _Parts:
         hints=hints,
         leader=leader,
         missed=_missed_fires(base, Heard(coord, leader.seat)),
+        reconciler=_reconciler(base, store.moves, hints, leader.seat),
         discovery=discovery.DiscoveryServicer(coord, clock),
         metrics=metrics,
         monitor=MonitorServer(
@@ -263,6 +270,18 @@ def _missed_fires(base: _Base, heard: Heard) -> MissedFires:
     return MissedFires(base.housekeeping, cluster, base.clock, heard, Enumerator(), after_s=after_s)
 
 
+def _reconciler(base: _Base, moves: Moves, hints: Hints, seat: Seat) -> Reconciler:
+    cluster, clock = _cluster(base), base.clock
+    remedies = Remedies(
+        Repairs(base.housekeeping, clock, base.rand, base.replica_id),
+        RepairMoves(moves, seat, clock, base.rand, base.replica_id),
+        hints,
+    )
+    inspection = Inspection(base.housekeeping, cluster, clock, Enumerator())
+    every_s = base.settings.controlplane.reconcile_interval_s
+    return Reconciler(cluster, clock, inspection, remedies, seat, every_s=every_s)
+
+
 def _cluster(base: _Base) -> Cluster:
     """The facts as configured; before the gate opens they were found to be the cluster's own."""
     settings = base.settings.cluster
@@ -271,7 +290,7 @@ def _cluster(base: _Base) -> Cluster:
 
 def _server(base: _Base, parts: _Parts) -> ApiServer:
     seat = parts.leader.seat
-    replica = Replica(base.replica_id, _cluster(base), base.tzdata_version, parts.missed)
+    replica = Replica(base.replica_id, _cluster(base), base.tzdata_version, parts.missed, parts.reconciler)
     ground = admin.Ground(
         base.housekeeping, base.clock, base.rand, parts.coord, parts.leader.seat, base.settings.controlplane
     )

@@ -7,6 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 from core.ailments import AilmentKind
+from core.findings import FindingKind
 from core.states import MoveCause, MoveState
 from core.telemetry.metrics import MissedFire
 from core.telemetry.run_traces import TraceContext
@@ -32,6 +33,10 @@ class ControlPlaneMetrics(Protocol):
     def set_imbalance(self, part: float) -> None: ...
 
     def set_missed(self, counts: Mapping[MissedFire, int]) -> None: ...
+
+    def set_findings(self, counts: Mapping[FindingKind, int], at_us: int) -> None: ...
+
+    def repaired(self, counts: Mapping[FindingKind, int]) -> None: ...
 
     def call_ended(self, method: str, code: str, seconds: float) -> None: ...
 
@@ -86,6 +91,12 @@ class Silent:
         """Nobody asks."""
 
     def set_missed(self, counts: Mapping[MissedFire, int]) -> None:
+        """Nobody asks."""
+
+    def set_findings(self, counts: Mapping[FindingKind, int], at_us: int) -> None:
+        """Nobody asks."""
+
+    def repaired(self, counts: Mapping[FindingKind, int]) -> None:
         """Nobody asks."""
 
     def call_ended(self, method: str, code: str, seconds: float) -> None:

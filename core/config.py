@@ -69,6 +69,8 @@ class ControlPlaneSettings:
     moves_per_minute: int = 60
     # A shard stays at least so long where it came to, unless an operator, a drain or a death moves it.
     min_residency_s: float = 60.0
+    # How often the leader's reconciler looks for what should be impossible.
+    reconcile_interval_s: float = 300.0
 
     def __post_init__(self) -> None:
         _require(self.report_interval_s > 0, "controlplane.report_interval_s", "must be above 0")
@@ -79,6 +81,7 @@ class ControlPlaneSettings:
         _require(self.moves_at_once >= 1, "controlplane.moves_at_once", "must be at least 1")
         _require(self.moves_per_minute >= 1, "controlplane.moves_per_minute", "must be at least 1")
         _require(self.min_residency_s >= 0, "controlplane.min_residency_s", "must not be below 0")
+        _require(self.reconcile_interval_s > 0, "controlplane.reconcile_interval_s", "must be above 0")
 
 
 @dataclass(frozen=True, slots=True)

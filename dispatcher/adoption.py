@@ -15,7 +15,7 @@ from collections.abc import Container, Sequence
 from uuid import UUID
 
 from core.clock import US_PER_S
-from core.ids import hashes_range, run_id_ranges, shard_hashes
+from core.ids import run_id_ranges, shard_hashes
 from core.states import RunState
 from core.store.open_runs import OpenRun, OpenRuns
 from core.telemetry.metrics import RefusedWrite
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 # Also the number of job versions, payloads included, that are looked at together: below what Jobs keeps in any case.
 _CHUNK = 200
-# Job hashes that are looked into together, coarse to fine.
-_NARROWING = (64, 8)
 # A statement whose answer was lost may still be at work in the server for so long (its own time limit, and some).
 _IN_FLIGHT_LIMIT_S = 4.0
 
@@ -62,7 +60,7 @@ class Adoption:
         counts = (held.doubts, held.overflows)
         rested = [run for run in self._memory.resting.values() if (run.shard, run.term) == held.key]
         settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
-        hashes = await self._peopled(shard_hashes(held.shard, self._runtime.cluster.shard_count))
+        hashes = await self._open_runs.peopled_hashes(shard_hashes(held.shard, self._runtime.cluster.shard_count))
         found = await self._open_runs.find(held.shard, run_id_ranges(hashes, held.open_from_us))
         found = [run for run in found if run.home_term not in leaving or _is_resting(run)]
         found.sort(key=lambda run: (run.due_at_us, run.run_id))
@@ -84,17 +82,6 @@ class Adoption:
     async def adopt_named(self, held: HeldTerm, run_ids: Sequence[UUID]) -> int:
         """Make `held` the home of just these runs, before their turn: their workers speak of them (rule 13)."""
         return await self._take_home(await self._open_runs.named(held.shard, run_ids), held)
-
-    async def _peopled(self, hashes: range) -> list[int]:
-        """The job hashes, or their near neighbours, that have runs: far fewer than all, unless there are many jobs.
-
-        Looking into each of a cluster's 65,536 hashes took 1.4 s although there was nothing to find.
-        """
-        blocks = [hashes]
-        for width in _NARROWING:
-            finer = [b[i : i + width] for b in blocks for i in range(0, len(b), width)]
-            blocks = [finer[n] for n in await self._open_runs.peopled([hashes_range(b) for b in finer])]
-        return [each for block in blocks for each in block]
 
     async def _clear_ended(self, held: HeldTerm) -> None:
         ended = await self._open_runs.ended_standing(held.shard)

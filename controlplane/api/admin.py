@@ -1,7 +1,7 @@
 """AdminService: one servicer over handlers that have a duty each. Contract: proto/tidewheel/v1/admin_service.proto.
 
-Who answers what: cluster_reads.py, shard_reads.py, move_reads.py, shard_moves.py, placement_rules.py. Called by
-process.py.
+Who answers what: cluster_reads.py, shard_reads.py, move_reads.py, shard_moves.py, placement_rules.py,
+reconciliation.py. Called by process.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from controlplane.api.cluster_reads import ClusterReads, Replica
 from controlplane.api.leader_view import LeaderView
 from controlplane.api.move_reads import MoveReads
 from controlplane.api.placement_rules import PlacementRuleChanges
+from controlplane.api.reconciliation import Reconciliation
 from controlplane.api.servicers import servicer_of
 from controlplane.api.shard_moves import ShardMoves
 from controlplane.api.shard_reads import ShardReads
@@ -63,5 +64,6 @@ def build(calls: Calls, replica: Replica, ground: Ground) -> admin_service_pb2_g
         MoveReads(store.moves).handlers(),
         ShardMoves(calls, requests, view).handlers(),
         PlacementRuleChanges(calls, requests, store.rules).handlers(),
+        Reconciliation(calls, replica.reconciler, view, ground.database, ground.clock, replica.cluster).handlers(),
     )
     return made

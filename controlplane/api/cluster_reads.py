@@ -16,6 +16,7 @@ from controlplane.api.servicers import Handlers
 from controlplane.api.shard_reads import ShardReads
 from controlplane.missed_fires import MissedFires
 from controlplane.planner import newest_terms
+from controlplane.reconciler import Reconciler
 from core.clock import DatabaseClock
 from core.coord.layout import Member
 from core.coord.ports import LeaderCoord
@@ -32,12 +33,15 @@ _DISTRIBUTION = "tidewheel-server"
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """This process: who it is, which cluster and time zone data it works with, and what its watch finds."""
+    """This process: who it is, which cluster and time zone data it works with, and what its watch and its reconciler
+    find.
+    """
 
     replica_id: str
     cluster: Cluster
     tzdata_version: str
     missed: MissedFires
+    reconciler: Reconciler
 
 
 class ClusterReads:
@@ -141,6 +145,7 @@ class ClusterReads:
         if self._clock.holding:
             yield "the database's clock may have jumped: this replica holds on to the old time"
         yield from self._replica.missed.problems()
+        yield from self._replica.reconciler.problems()
 
 
 def _holdings(newest: Mapping[int, TermRow]) -> Counter[str]:

@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import Row
 
 from core.fence import FenceView
+from core.ids import hashes_range
 from core.states import RunCause, RunState
 from core.store.database import Database
 from core.store.fencing import FENCE, HELD, fence_params, fence_views
@@ -144,6 +145,10 @@ _CLEAR_ENDED = statement(
 )
 
 
+# Job hashes that are looked into together, coarse to fine.
+_NARROWING = (64, 8)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenRun:
     """One open run as its home owner holds it in memory; instants in microseconds."""
@@ -177,6 +182,17 @@ class OpenRuns:
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
+
+    async def peopled_hashes(self, hashes: range) -> list[int]:
+        """The job hashes, or their near neighbours, that have runs: far fewer than all, unless there are many jobs.
+
+        Looking into each of a cluster's 65,536 hashes took 1.4 s although there was nothing to find.
+        """
+        blocks = [hashes]
+        for width in _NARROWING:
+            finer = [b[i : i + width] for b in blocks for i in range(0, len(b), width)]
+            blocks = [finer[n] for n in await self.peopled([hashes_range(b) for b in finer])]
+        return [each for block in blocks for each in block]
 
     async def peopled(self, ranges: Sequence[tuple[UUID, UUID]]) -> list[int]:
         """The positions of the ranges of run ids in which there is any run, ended or not."""

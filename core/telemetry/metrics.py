@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from core.ailments import AilmentKind
 from core.clock import US_PER_S, Clock, DatabaseClock
+from core.findings import FindingKind
 from core.states import ENDED_RUN_STATES, AttemptOutcome, MoveCause, MoveState, RunState, SkipReason
 from core.telemetry.collectors import CounterReading, GaugeReading, StageHistogram
 
@@ -301,6 +302,26 @@ class ControlPlaneMetrics:
             ),
             MissedFire,
         )
+        self._findings = _children(
+            Gauge(
+                "tidewheel_reconciler_findings",
+                "What the reconciler's last pass found and left unrepaired, by kind.",
+                ["kind"],
+                registry=registry,
+            ),
+            FindingKind,
+        )
+        self._repairs = _children(
+            Counter(
+                "tidewheel_reconciler_repairs", "What the reconciler repaired, by kind.", ["kind"], registry=registry
+            ),
+            FindingKind,
+        )
+        self._reconciled = Gauge(
+            "tidewheel_reconciler_pass_timestamp_seconds",
+            "When the reconciler's last pass ended, in seconds since the epoch; 0 before the first.",
+            registry=registry,
+        )
         self._calls = Counter(
             "tidewheel_api_requests", "Calls of the API that ended.", ["method", "code"], registry=registry
         )
@@ -344,6 +365,17 @@ class ControlPlaneMetrics:
         """What is overdue now, by reason; a reason that is missing has none."""
         for reason, gauge in self._missed.items():
             gauge.set(counts.get(reason, 0))
+
+    def set_findings(self, counts: Mapping[FindingKind, int], at_us: int) -> None:
+        """What a pass of the reconciler that ended at `at_us` left unrepaired."""
+        for kind, gauge in self._findings.items():
+            gauge.set(counts.get(kind, 0))
+        self._reconciled.set(at_us / 1_000_000)
+
+    def repaired(self, counts: Mapping[FindingKind, int]) -> None:
+        """What a pass of the reconciler repaired."""
+        for kind, count in counts.items():
+            self._repairs[kind].inc(count)
 
     def call_ended(self, method: str, code: str, seconds: float) -> None:
         """One unary call: `method` as registered (/package.Service/Method), `code` the name of a gRPC status."""

@@ -24,6 +24,7 @@ from tools.cli import (
     job_versions,
     jobs,
     operations,
+    reconcile,
     roles,
     runs,
     schedules,
@@ -73,6 +74,7 @@ def build() -> typer.Typer:
     dev.register(app)
     roles.register(app, dispatcher, worker)
     cluster.register(app, dispatcher)
+    reconcile.register(app)
     jobs.register(job)
     job_pauses.register(job)
     job_versions.register(job)

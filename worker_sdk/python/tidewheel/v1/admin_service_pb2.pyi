@@ -23,6 +23,20 @@ class MoveCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MOVE_CAUSE_REBALANCE: _ClassVar[MoveCause]
     MOVE_CAUSE_DRAIN: _ClassVar[MoveCause]
 
+class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FINDING_KIND_UNSPECIFIED: _ClassVar[FindingKind]
+    FINDING_KIND_DUE_BELOW_WATERMARK: _ClassVar[FindingKind]
+    FINDING_KIND_TERMS_DO_NOT_TILE: _ClassVar[FindingKind]
+    FINDING_KIND_RUN_NOT_STANDING: _ClassVar[FindingKind]
+    FINDING_KIND_RUN_WITHOUT_HOME: _ClassVar[FindingKind]
+    FINDING_KIND_LEASE_OVERRUN: _ClassVar[FindingKind]
+    FINDING_KIND_RETRY_WITHOUT_DUE_ROW: _ClassVar[FindingKind]
+    FINDING_KIND_LOST_CHAIN: _ClassVar[FindingKind]
+    FINDING_KIND_LOST_CANCEL: _ClassVar[FindingKind]
+    FINDING_KIND_FORGOTTEN_RUN: _ClassVar[FindingKind]
+    FINDING_KIND_FROZEN_SHARD: _ClassVar[FindingKind]
+
 class PlacementRuleKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     PLACEMENT_RULE_KIND_UNSPECIFIED: _ClassVar[PlacementRuleKind]
@@ -46,6 +60,17 @@ MOVE_CAUSE_UNSPECIFIED: MoveCause
 MOVE_CAUSE_OPERATOR: MoveCause
 MOVE_CAUSE_REBALANCE: MoveCause
 MOVE_CAUSE_DRAIN: MoveCause
+FINDING_KIND_UNSPECIFIED: FindingKind
+FINDING_KIND_DUE_BELOW_WATERMARK: FindingKind
+FINDING_KIND_TERMS_DO_NOT_TILE: FindingKind
+FINDING_KIND_RUN_NOT_STANDING: FindingKind
+FINDING_KIND_RUN_WITHOUT_HOME: FindingKind
+FINDING_KIND_LEASE_OVERRUN: FindingKind
+FINDING_KIND_RETRY_WITHOUT_DUE_ROW: FindingKind
+FINDING_KIND_LOST_CHAIN: FindingKind
+FINDING_KIND_LOST_CANCEL: FindingKind
+FINDING_KIND_FORGOTTEN_RUN: FindingKind
+FINDING_KIND_FROZEN_SHARD: FindingKind
 PLACEMENT_RULE_KIND_UNSPECIFIED: PlacementRuleKind
 PLACEMENT_RULE_KIND_FREEZE_ALL: PlacementRuleKind
 PLACEMENT_RULE_KIND_FREEZE_SHARD: PlacementRuleKind
@@ -334,6 +359,46 @@ class ListPlacementRulesResponse(_message.Message):
     RULES_FIELD_NUMBER: _ClassVar[int]
     rules: _containers.RepeatedCompositeFieldContainer[PlacementRule]
     def __init__(self, rules: _Optional[_Iterable[_Union[PlacementRule, _Mapping]]] = ...) -> None: ...
+
+class ReconcileRequest(_message.Message):
+    __slots__ = ("dry_run", "shards", "reason", "request_id", "page_token")
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    shards: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    request_id: str
+    page_token: str
+    def __init__(self, dry_run: bool = ..., shards: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., request_id: _Optional[str] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ReconcileResponse(_message.Message):
+    __slots__ = ("findings", "next_page_token")
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    findings: _containers.RepeatedCompositeFieldContainer[Finding]
+    next_page_token: str
+    def __init__(self, findings: _Optional[_Iterable[_Union[Finding, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class Finding(_message.Message):
+    __slots__ = ("kind", "shard", "subject", "detail", "since", "repaired", "how")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    HOW_FIELD_NUMBER: _ClassVar[int]
+    kind: FindingKind
+    shard: int
+    subject: str
+    detail: str
+    since: _timestamp_pb2.Timestamp
+    repaired: bool
+    how: str
+    def __init__(self, kind: _Optional[_Union[FindingKind, str]] = ..., shard: _Optional[int] = ..., subject: _Optional[str] = ..., detail: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., repaired: bool = ..., how: _Optional[str] = ...) -> None: ...
 
 class PlacementRule(_message.Message):
     __slots__ = ("kind", "shard", "dispatcher_id", "author", "reason", "create_time")

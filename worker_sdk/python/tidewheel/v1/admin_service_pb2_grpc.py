@@ -104,6 +104,11 @@ class AdminServiceStub(object):
                 request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesRequest.SerializeToString,
                 response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesResponse.FromString,
                 _registered_method=True)
+        self.Reconcile = channel.unary_unary(
+                '/tidewheel.v1.AdminService/Reconcile',
+                request_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ReconcileRequest.SerializeToString,
+                response_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ReconcileResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -207,6 +212,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Reconcile(self, request, context):
+        """Looks through shards, then through their jobs, for what should be impossible, and repairs what has a safe rule; as the
+        leader does by itself every controlplane.reconcile_interval_s. One call does a part of about a second and says where
+        the next one goes on. UNAVAILABLE while nobody leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -274,6 +288,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListPlacementRules,
                     request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesRequest.FromString,
                     response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesResponse.SerializeToString,
+            ),
+            'Reconcile': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reconcile,
+                    request_deserializer=tidewheel_dot_v1_dot_admin__service__pb2.ReconcileRequest.FromString,
+                    response_serializer=tidewheel_dot_v1_dot_admin__service__pb2.ReconcileResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -632,6 +651,33 @@ class AdminService(object):
             '/tidewheel.v1.AdminService/ListPlacementRules',
             tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesRequest.SerializeToString,
             tidewheel_dot_v1_dot_admin__service__pb2.ListPlacementRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reconcile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.v1.AdminService/Reconcile',
+            tidewheel_dot_v1_dot_admin__service__pb2.ReconcileRequest.SerializeToString,
+            tidewheel_dot_v1_dot_admin__service__pb2.ReconcileResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -69,6 +69,11 @@ class AdminServiceStub:
     """Lifts a freeze. NOT_FOUND when there is none."""
     ListPlacementRules: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListPlacementRulesRequest, _admin_service_pb2.ListPlacementRulesResponse]
     """Everything that is forbidden at present."""
+    Reconcile: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ReconcileRequest, _admin_service_pb2.ReconcileResponse]
+    """Looks through shards, then through their jobs, for what should be impossible, and repairs what has a safe rule; as the
+    leader does by itself every controlplane.reconcile_interval_s. One call does a part of about a second and says where
+    the next one goes on. UNAVAILABLE while nobody leads.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -111,6 +116,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lifts a freeze. NOT_FOUND when there is none."""
     ListPlacementRules: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListPlacementRulesRequest, _admin_service_pb2.ListPlacementRulesResponse]  # type: ignore[assignment]
     """Everything that is forbidden at present."""
+    Reconcile: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ReconcileRequest, _admin_service_pb2.ReconcileResponse]  # type: ignore[assignment]
+    """Looks through shards, then through their jobs, for what should be impossible, and repairs what has a safe rule; as the
+    leader does by itself every controlplane.reconcile_interval_s. One call does a part of about a second and says where
+    the next one goes on. UNAVAILABLE while nobody leads.
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """What operators look at and change: who owns what, under which term; moves of shards; what the leader may not do.
@@ -228,5 +238,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListPlacementRulesResponse, _abc.Awaitable[_admin_service_pb2.ListPlacementRulesResponse]]:
         """Everything that is forbidden at present."""
+
+    @_abc_1.abstractmethod
+    def Reconcile(
+        self,
+        request: _admin_service_pb2.ReconcileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ReconcileResponse, _abc.Awaitable[_admin_service_pb2.ReconcileResponse]]:
+        """Looks through shards, then through their jobs, for what should be impossible, and repairs what has a safe rule; as the
+        leader does by itself every controlplane.reconcile_interval_s. One call does a part of about a second and says where
+        the next one goes on. UNAVAILABLE while nobody leads.
+        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
