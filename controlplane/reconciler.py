@@ -129,20 +129,23 @@ class Reconciler:
 
         Raises Unavailable, OutcomeUnknown.
         """
-        until_s = self._clock.monotonic_s() + budget_s
         found = await self._frozen(wish) if place == Place() else []
-        shard, job = place.shard, place.job
-        for each in [each for each in wish.shards if each >= shard]:
-            if self._clock.monotonic_s() >= until_s or len(found) >= _MOST_REPAIRS:
-                return found, Place(each, job)
-            found += await self._shard(each, wish, _MOST_REPAIRS)
-            shard = each + 1
-        after: UUID | None = job
+        until_s = self._clock.monotonic_s() + budget_s
+
+        def is_enough() -> bool:
+            return self._clock.monotonic_s() >= until_s or len(found) >= _MOST_REPAIRS
+
+        # At least one step each time, so that every part comes further.
+        for shard in [each for each in wish.shards if each >= place.shard]:
+            found += await self._shard(shard, wish, _MOST_REPAIRS)
+            if is_enough():
+                return found, Place(shard + 1, place.job)
+        after: UUID | None = place.job
         while after is not None:
-            if self._clock.monotonic_s() >= until_s or len(found) >= _MOST_REPAIRS:
-                return found, Place(shard, after)
             cases, after = await self._inspection.jobs(after, set(wish.shards))
             found += await self._settled(cases, wish, _MOST_REPAIRS)
+            if is_enough() and after is not None:
+                return found, Place(self._cluster.shard_count, after)
         return found, None
 
     @property

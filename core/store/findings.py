@@ -37,8 +37,8 @@ _STRAYS = statement(
 _COLUMNS = """r.run_id, r.job_id, r.job_version, r.shard, r.scheduled_for_us, r.due_at_us, r.state, r.attempt,
            r.home_term, r.lease_until_us, r.not_before_us, r.cancel_requested_us, r.gated"""
 # One look a key or range, so that the planner never walks all runs to join them.
-_NAMED = """n.run_id, n.job_id, n.job_version, n.shard, n.scheduled_for_us, n.due_at_us, n.state, n.attempt, n.home_term,
-             n.lease_until_us, n.not_before_us, n.cancel_requested_us, n.gated"""
+_NAMED = """n.run_id, n.job_id, n.job_version, n.shard, n.scheduled_for_us, n.due_at_us, n.state, n.attempt,
+             n.home_term, n.lease_until_us, n.not_before_us, n.cancel_requested_us, n.gated"""
 _RECENT = statement(
     "list_recent_runs_to_inspect",
     Kind.READ,

@@ -302,6 +302,19 @@ class ControlPlaneMetrics:
             ),
             MissedFire,
         )
+        self._count_reconciling(registry)
+        self._calls = Counter(
+            "tidewheel_api_requests", "Calls of the API that ended.", ["method", "code"], registry=registry
+        )
+        self._call_s = Histogram(
+            "tidewheel_api_request_seconds",
+            "How long calls of the API took.",
+            ["method"],
+            registry=registry,
+            buckets=CALL_BOUNDS_S,
+        )
+
+    def _count_reconciling(self, registry: CollectorRegistry) -> None:
         self._findings = _children(
             Gauge(
                 "tidewheel_reconciler_findings",
@@ -321,16 +334,6 @@ class ControlPlaneMetrics:
             "tidewheel_reconciler_pass_timestamp_seconds",
             "When the reconciler's last pass ended, in seconds since the epoch; 0 before the first.",
             registry=registry,
-        )
-        self._calls = Counter(
-            "tidewheel_api_requests", "Calls of the API that ended.", ["method", "code"], registry=registry
-        )
-        self._call_s = Histogram(
-            "tidewheel_api_request_seconds",
-            "How long calls of the API took.",
-            ["method"],
-            registry=registry,
-            buckets=CALL_BOUNDS_S,
         )
 
     def set_leading(self, leading: bool) -> None:

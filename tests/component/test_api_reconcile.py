@@ -15,13 +15,21 @@ from tidewheel.v1 import job_pb2
 from core.buckets import NO_END
 from core.clock import US_PER_S
 from core.ids import chain_id, shard_hashes
-from tests.support.control_plane import SHARDS, ControlPlane, refused
+from tests.support.control_plane import SHARDS, ControlPlane, refused, settings_for
 from tests.support.played_dispatcher import Dispatcher
 from tests.support.polling import eventually
 from tools.servers.etcd import EtcdServer
 
 OPEN = 1
 KIND = pb.FindingKind
+
+
+@pytest.fixture
+async def plane(database_url: str, isolation: str, etcd: EtcdServer) -> AsyncIterator[ControlPlane]:
+    """A replica that serves, and asks for no moves of its own but the reconciler's."""
+    started = ControlPlane(settings_for(database_url, isolation, etcd.endpoint, uuid4().hex, rebalance=False))
+    yield await started.serving()
+    await started.close()
 
 
 @pytest.fixture
