@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 from tidewheel.v1 import worker_service_pb2 as pb
 
+from core.errors import OutcomeUnknown
 from core.states import AttemptOutcome, RunState
+from core.store.completion import Ended, Ending
 from dispatcher.attempts import LiveAttempt
 from dispatcher.endings import GivenBack, Lost
 from dispatcher.judgement import Submission
@@ -129,6 +132,36 @@ async def test_the_reaper_does_not_pass_over_a_lease_that_adoption_has_just_rene
         assert await room.attempts(run_id) == []
         await worker.succeed(given.ref)
         await room.becomes(run_id, DONE)
+
+
+async def test_a_loss_whose_outcome_stayed_unknown_is_recorded_by_the_next_look(room: Room) -> None:
+    """Until then no heartbeat is acknowledged: the first write may still come to pass."""
+    owner = await room.owner(**SHORT)
+    store, left = owner.parts.loops.completion._store, [None]
+    end = store.end
+
+    async def unknown(items: Sequence[Ending], *, now_us: int) -> Ended:
+        if left:
+            left.pop()
+            raise OutcomeUnknown("neither written nor answered")
+        return await end(items, now_us=now_us)
+
+    store.end = unknown  # type: ignore[method-assign]
+    async with ScriptedWorker(owner.address, "silent") as silent:
+        await silent.grant(1)
+        run_id = await room.trigger(await room.job())
+        given = await silent.assignment()
+        await eventually(lambda: not left, 20, what="the loss was written without an answer")
+        await silent.heartbeat(given.ref)
+        await eventually(lambda: [one.verdict for one in silent.heartbeat_exceptions] == [pb.VERDICT_RETRY])
+        async with ScriptedWorker(owner.address, "heir", work=success) as heir:
+            await heir.grant(1)
+            await eventually(lambda: _outcomes(room, run_id), 20, what="the loss is recorded")
+            assert (await _outcomes(room, run_id))[0] == AttemptOutcome.LOST
+
+
+async def _outcomes(room: Room, run_id: UUID) -> list[AttemptOutcome]:
+    return [AttemptOutcome(row["outcome"]) for row in await room.attempts(run_id)]
 
 
 async def test_a_take_back_is_dropped_once_the_worker_was_heard_of_the_attempt(room: Room) -> None:
