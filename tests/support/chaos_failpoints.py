@@ -70,26 +70,42 @@ class Drill:
 
     async def at(self, place: str) -> None:
         """Begin a move, let the process whose step it is stumble at `place`, and wait until the move has ended."""
-        slow = await self._slow_owner() if "take_over_rest" in place else None
-        shard, owner, target = await self._parties(slow)
-        stumbling: Watched | Member = target
-        if place.startswith("owner."):
-            stumbling = owner
-        elif place.startswith("leader."):
-            leader = await eventually(self._nemesis.leader, within_s=20, what="somebody leads")
-            stumbling = leader
-        member = stumbling.member if isinstance(stumbling, Watched) else stumbling
-        self._file(member.name, place).touch()
+        extra = None
+        if "take_over_rest" in place:  # from an owner that is well and takes its time
+            extra = await self._owner_of_one("owner.before_last_floor=wait:12")
+        elif place.startswith("claim."):
+            extra = await self._owner_of_one("")
+        shard, owner, target = await self._parties(extra)
+        candidates = await self._candidates(place, owner, target)
+        for member in candidates:
+            self._file(member.name, place).touch()
         move = (await self._begin(shard, owner, target, place))[0]
         froze = self._actions[place] == "freeze"
-        await eventually(lambda: self._stumbled(member, froze), PASSES_WITHIN_S, what=f"{member.name} passes {place}")
+        member = await eventually(
+            lambda: next((each for each in candidates if self._stumbled(each, froze)), None),
+            PASSES_WITHIN_S,
+            what=f"{' or '.join(each.name for each in candidates)} passes {place}",
+        )
+        for each in candidates:
+            self._file(each.name, place).unlink(missing_ok=True)
+        stumbling = next((each for each in self._chaos.watched if each.member is member), member)
         self._note_fault(stumbling, place, froze)
         await self._ended(move, place)
-        if slow is not None:
-            self._chaos.kill(slow)
+        if extra is not None and extra.ended_us is None:
+            self._chaos.kill(extra)
         await self._recover(stumbling, froze)
         row = (await self._chaos.rows("SELECT state, error FROM shard_moves WHERE move_id = $1", move))[0]
         self.ends[place] = f"{MoveState(row['state']).name} {row['error']}".strip()
+
+    async def _candidates(self, place: str, owner: Watched, target: Watched) -> list[Member]:
+        """Whose step it is: one process, or any other dispatcher where the leader chooses who claims."""
+        if place.startswith("owner."):
+            return [owner.member]
+        if place.startswith("leader."):
+            return [await eventually(self._nemesis.leader, within_s=20, what="somebody leads")]
+        if place.startswith("claim."):
+            return [each.member for each in self._chaos.running if each is not owner]
+        return [target.member]
 
     async def _parties(self, owner_wanted: Watched | None) -> tuple[int, Watched, Watched]:
         """A shard, who owns it (the one wanted, if any), and another dispatcher."""
@@ -103,21 +119,21 @@ class Drill:
         others = sorted(name for name, each in alive.items() if name and each is not owner)
         return row["shard"], owner, alive[min(others, key=lambda name: counts[name])]
 
-    async def _slow_owner(self) -> Watched:
-        """One more dispatcher, with a shard, that takes its time to finish its last buckets, though it is well."""
-        slow = self._chaos.start_dispatcher("owner.before_last_floor=wait:12")
-        name = await eventually(lambda: self._chaos.owner_of(slow), 30, what="the slow one has started")
+    async def _owner_of_one(self, failpoints: str) -> Watched:
+        """One more dispatcher, which owns one shard."""
+        extra = self._chaos.start_dispatcher(failpoints)
+        name = await eventually(lambda: self._chaos.owner_of(extra), 30, what="one more has started")
         rows = await self._chaos.rows("SELECT shard FROM shard_terms WHERE state = 1")
         shard = self._rand.choice([row["shard"] for row in rows])
-        await eventually(lambda: self._mover.ask_for(shard, name), 20, what="the slow one may get a shard")
+        await eventually(lambda: self._mover.ask_for(shard, name), 20, what="it may get a shard")
 
         async def has_it() -> bool:
             held = await self._chaos.rows("SELECT owner FROM shard_terms WHERE state = 1 AND shard = $1", shard)
             return [row["owner"] for row in held] == [name]
 
-        await eventually(has_it, ENDS_WITHIN_S, what="the slow one has a shard")
+        await eventually(has_it, ENDS_WITHIN_S, what="it has a shard")
         await self._mover.all_ended(ENDS_WITHIN_S)
-        return slow
+        return extra
 
     async def _begin(self, shard: int, owner: Watched, target: Watched, place: str) -> list[object]:
         accepted = await eventually(
