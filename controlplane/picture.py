@@ -105,7 +105,7 @@ class Picture:
         return tuple(self._target(each) for each in sorted(self.eligible))
 
     def takers(self) -> tuple[Target, ...]:
-        """Who may take what has no owner: the targets; where operators drain them all, those who are well none the less.
+        """Who may take what has no owner: the targets; where operators drain them all, those who are well.
 
         A shard without an owner fires nothing, which no drain can mean.
         """
