@@ -85,6 +85,9 @@ def main() -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
+    if sys.argv[1:]:
+        console.print("no arguments are taken: CASES=move,drain picks cases, BENCH_SCALE=0.2 shrinks them")
+        return 2
     begun_on = machine()
     wanted = [name for name in os.environ.get("CASES", "").split(",") if name] or [*SYSTEM_CASES, "firetimes"]
     unknown = [name for name in wanted if name not in SYSTEM_CASES and name != "firetimes"]
