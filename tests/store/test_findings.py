@@ -231,8 +231,7 @@ class TestLostChains:
         await world.eye.execute(version, job.job_id, NOW_US - 100)
         assert await reads.account_end_us(job.job_id, 1) == NOW_US - 100
         await world.plant_run(job, scheduled_for_us=NOW_US)
-        trigger = {"cause": 2, "scheduled_for_us": NOW_US + 7_000}
-        await world.plant_run(job, **trigger)
+        await world.plant_run(job, scheduled_for_us=NOW_US + 7_000, cause=2)
         assert await reads.account_end_us(job.job_id, 1) == NOW_US, "a trigger is no occurrence"
         skip = "INSERT INTO skips VALUES ($1, $2, $3, 1, 1, 0, 1, 0)"
         await world.eye.execute(skip, job.job_id, NOW_US + 5, NOW_US + 50)
