@@ -47,11 +47,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a pass is to do: these shards; `reason` for the audit, empty with `dry_run`, which changes nothing."""
+    """What a pass is to do: these shards; `reason` for the audit, empty with `dry_run`, which changes nothing.
+
+    A `patient` one moves a shard only for what the pass before found too: right after a long outage of the database,
+    say, leases and floors lag for a moment, and mend themselves.
+    """
 
     shards: Sequence[int]
     dry_run: bool
     reason: str = ""
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class Reconciler:
         self._seat = seat
         self._every_s = every_s
         self._job = _FIRST
+        self._before: frozenset[tuple[FindingKind, str]] = frozenset()
         self.standing: Sequence[Finding] = ()
 
     @property
@@ -95,7 +101,7 @@ class Reconciler:
         while True:
             await self._clock.sleep(self._every_s)
             if not self.leads:
-                self.standing = ()
+                self.standing, self._before = (), frozenset()
                 continue
             try:
                 found = await self.sweep()
@@ -109,7 +115,7 @@ class Reconciler:
 
     async def sweep(self) -> list[Finding]:
         """A pass over all shards, and over the next jobs. What it leaves stands until the next one."""
-        wish = Wish(list(self._cluster.shards), dry_run=False, reason="reconciler")
+        wish = Wish(list(self._cluster.shards), dry_run=False, reason="reconciler", patient=True)
         found = await self._frozen(wish)
         for shard in wish.shards:
             found += await self._shard(shard, wish, _MOST_REPAIRS - len(found))
@@ -121,6 +127,7 @@ class Reconciler:
             if after is None:
                 break
             await self._clock.sleep(_PAUSE_S)
+        self._before = frozenset((finding.kind, finding.subject) for finding in found)
         self.standing = [finding for finding in found if not finding.repaired]
         return found
 
@@ -185,11 +192,16 @@ class Reconciler:
                 settled.append(case.finding.left(_UNREPAIRABLE))
             elif wish.dry_run:
                 settled.append(case.finding.left(f"dry run; else: {REPAIRS[case.finding.rule]}"))
+            elif wish.patient and case.finding.rule is Repair.MOVE and not self._was_there(case.finding):
+                settled.append(case.finding.left("the shard is moved if the next pass finds this too"))
             elif number >= limit:
                 settled.append(case.finding.left("as many were repaired as one pass may: the next one goes on"))
             else:
                 settled.append(await self._repaired(case, case.finding.rule, wish.reason))
         return settled
+
+    def _was_there(self, finding: Finding) -> bool:
+        return (finding.kind, finding.subject) in self._before
 
     async def _repaired(self, case: Case, rule: Repair, reason: str) -> Finding:
         finding = case.finding

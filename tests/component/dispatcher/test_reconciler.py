@@ -134,3 +134,23 @@ async def test_what_no_rule_repairs_stands_as_a_problem_until_it_is_gone(room: R
     await room.eye.execute("UPDATE shard_terms SET from_bucket = 0 WHERE shard = 0")
     assert await looks.sweep() == []
     assert list(looks.problems()) == []
+
+
+async def test_a_shard_is_moved_only_for_what_two_passes_in_a_row_have_found(room: Room) -> None:
+    """After a long outage of the database leases have ended for everybody, until their owners come to reap them."""
+    owner = await room.owner("first")
+    looks = await reconciler(room, owner.name)
+    async with ScriptedWorker(owner.address, "worker-1") as worker:
+        await worker.grant(1)
+        run_id = await room.trigger(await room.job())
+        await worker.assigned(1)
+        await owner.stop()
+        ended_us = now_us() - 70 * US_PER_S
+        await room.eye.execute("UPDATE runs SET lease_until_us = $2 WHERE run_id = $1", run_id, ended_us)
+        (first,) = await looks.sweep()
+        assert (first.kind, first.since_us, first.repaired) == (FindingKind.LEASE_OVERRUN, ended_us, False)
+        assert "the next pass" in first.how
+        (second,) = await looks.sweep()
+        assert second.how == "this replica does not lead any more", "it would be moved now"
+        await room.eye.execute("UPDATE runs SET lease_until_us = $2 WHERE run_id = $1", run_id, now_us())
+        assert await looks.sweep() == []
