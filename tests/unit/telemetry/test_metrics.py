@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 
 from core.ailments import AilmentKind
 from core.clock import US_PER_S, ClockReading, DatabaseClock
+from core.findings import FindingKind
 from core.states import AttemptOutcome, MoveCause, MoveState, RunState, SkipReason
 from core.telemetry.health import Health
 from core.telemetry.metrics import (
@@ -35,6 +36,7 @@ LABELS: dict[str, set[str]] = {
     "reason": {member.name.lower() for member in (*SkipReason, *MissedFire)},
     "loop": {"due", "lead"},
     "ailment": {kind.name.lower() for kind in AilmentKind},
+    "kind": {kind.name.lower() for kind in FindingKind},
     "cause": {cause.name.lower() for cause in MoveCause},
     "end": {MoveState.COMPLETED.name.lower(), MoveState.ROLLED_BACK.name.lower()},
     "method": {"/tidewheel.v1.JobService/GetJob"},
