@@ -84,7 +84,9 @@ async def run_episode(home: Path, episode: Episode) -> Report:
         quiet_us = chaos.horizon_us - round(PEACE_S * US)
         playing = [asyncio.create_task(load.trouble(quiet_us))]
         if episode.moves:
-            playing.append(asyncio.create_task(mover.make(episode.moves, at_once=episode.moves_at_once)))
+            until_us = quiet_us if episode.faults else chaos.horizon_us + round(30 * US)
+            moving = mover.make(episode.moves, at_once=episode.moves_at_once, until_us=until_us)
+            playing.append(asyncio.create_task(moving))
         if episode.faults:
             playing.append(asyncio.create_task(nemesis.trouble(quiet_us)))
         try:
