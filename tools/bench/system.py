@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from tools.servers.process import Child, start_child
 
 SLOTS = 1_000
 _DONE_POLL_S = 0.25
+# Logs of the processes of a case that failed.
+FAILED_LOGS = Path("build/bench-failed")
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class System:
         for child in self._ending:
             child.stop()
         self._backing.__exit__(kind, error, trace)
+        if error is not None:
+            shutil.copytree(self._home / "logs", FAILED_LOGS, dirs_exist_ok=True)
         shutil.rmtree(self._home, ignore_errors=True)
 
     @property
@@ -136,7 +141,11 @@ class System:
         deadline_s = time.monotonic() + within_s
         while (missing := await self.loader.count_open(expected)) > 0:
             if time.monotonic() > deadline_s:
-                raise CaseFailed(f"{missing} of {len(expected.due_us)} runs had not ended after {within_s:.0f} s")
+                states = Counter(state for state, _ in (await self.loader.ended_us(expected)).values())
+                raise CaseFailed(
+                    f"{missing} of {len(expected.due_us)} runs had not ended after {within_s:.0f} s (runs by state:"
+                    f" {dict(states)}; logs: {FAILED_LOGS})"
+                )
             self.fleet.check()
             await asyncio.sleep(_DONE_POLL_S)
 
