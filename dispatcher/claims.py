@@ -16,6 +16,7 @@ from core.fence import TermRow
 from core.handoff import boundary_for
 from core.states import TermState
 from core.store.terms import Claim, Split, Terms
+from dispatcher.holdings import Key
 from dispatcher.neighbours import Neighbours
 from dispatcher.runtime import Memory, Runtime
 
@@ -35,6 +36,15 @@ class Claims:
         self._coord = coord
         self._terms = terms
         self._neighbours = neighbours
+        # Terms that our own splits opened: before its boundary no run is at home under one.
+        self._split_off: set[Key] = set()
+
+    def is_still_empty(self, row: TermRow) -> bool:
+        """Whether no run can be at home under a term of ours yet: we split it off, and its boundary lies ahead."""
+        return row.key in self._split_off and self._present_bucket() < row.from_bucket
+
+    def _present_bucket(self) -> int:
+        return self._runtime.scale.bucket_of(self._runtime.clock.now_us())
 
     async def read(self) -> list[TermRow]:
         """The newest terms of all shards, every open one among them."""
@@ -118,10 +128,11 @@ class Claims:
         level = logging.INFO if won else logging.DEBUG  # an order that SQL refuses may stand for a while
         log.log(level, "move: split %d of %d shards at bucket %d", len(won), len(wanted), boundary)
         # Known too late to be ready at the boundary: as abrupt as a takeover, and counted as one (rule 18).
-        if scale.bucket_of(clock.now_us()) >= boundary - 1:
+        if self._present_bucket() >= boundary - 1:
             self._runtime.metrics.taken_over(len(won))
         else:
             self._runtime.metrics.moved_in(len(won))
+        self._split_off = {row.key for row in won} | {key for key in self._split_off if self._memory.holdings.get(key)}
         self._tell(won, claims_of=[row for row, _ in wanted])
         return len(won)
 

@@ -141,7 +141,9 @@ class Ownership:
             return
         marks = await self._marks.read([row.shard for row in rows])
         for row in rows:
-            self._memory.holdings.add(row, marks[row.shard], sent_s)
+            held = self._memory.holdings.add(row, marks[row.shard], sent_s)
+            if self._claims.is_still_empty(row):
+                held.resolved = (held.doubts, held.overflows)  # its runs come home at the boundary (handoff.py)
             if not row.has_end:  # the range before a boundary is not the one to be hinted
                 self._coord.publish_owner(Owner(row.shard, row.term, row.from_bucket, self._runtime.dispatcher_id))
         self._memory.wakes.discover.set()

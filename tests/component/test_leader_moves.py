@@ -44,12 +44,18 @@ class System:
         self.owners: dict[str, PlayedOwner] = {}
 
     async def join(self, *names: str, **member: Any) -> list[PlayedOwner]:
-        """Dispatchers that live and report."""
+        """Dispatchers that live and report, and that the control plane has seen."""
         etcd, cluster = self.plane.settings.etcd.endpoints[0], self.plane.settings.cluster.name
         for name in names:
             made = PlayedOwner(etcd, cluster, name, self.database, SHARDS, **member)
             self.owners[name] = await made.join()
             made.report_to(self.plane.address)
+
+        async def seen() -> bool:
+            listed = (await self.plane.admin.ListDispatchers(pb.ListDispatchersRequest())).dispatchers
+            return set(names) <= {one.dispatcher_id for one in listed if one.alive}
+
+        await eventually(seen, WITHIN_S)
         return [self.owners[name] for name in names]
 
     async def shared_out(self) -> None:
@@ -250,13 +256,22 @@ class TestDrains:
     async def test_an_operators_drain_lasts_until_it_is_lifted(self, pair: System) -> None:
         await pair.plane.admin.DrainDispatcher(pb.DrainDispatcherRequest(dispatcher_id="d1", reason="rack 4 ends"))
         await pair.reaches(COMPLETED, of=SHARDS)
-        await pair.owners["d2"].die()
         await pair.join("d3")
+        await pair.move([0], "d3")
+        await pair.reaches(COMPLETED, of=SHARDS + 1)
+        await pair.owners["d2"].die()
         await pair.shared_out()
         assert await pair.held() == {"d1": 0, "d2": 0, "d3": SHARDS}, "it gets nothing, not even by takeover"
         await pair.plane.admin.UndrainDispatcher(pb.UndrainDispatcherRequest(dispatcher_id="d1", reason="mended"))
         await pair.move([0], "d1")
-        await pair.reaches(COMPLETED, of=SHARDS + 1)
+        await pair.reaches(COMPLETED, of=SHARDS + 2)
+
+    async def test_where_all_are_drained_a_dead_ones_shards_are_taken_over_all_the_same(self, pair: System) -> None:
+        for name in ("d1", "d2"):
+            await pair.plane.admin.DrainDispatcher(pb.DrainDispatcherRequest(dispatcher_id=name, reason="both"))
+        await pair.owners["d1"].die()
+        await pair.shared_out()
+        assert await pair.held() == {"d1": 0, "d2": SHARDS}
 
     async def test_its_zone_takes_the_shards_while_it_has_room(self, make: Make) -> None:
         system = await make()
