@@ -79,12 +79,7 @@ async def freeze(
     """Forbid planned moves of a shard, or of all; takeovers from dead dispatchers go on."""
     from tidewheel.v1 import admin_service_pb2
 
-    from tools.cli import api
-
-    request = admin_service_pb2.FreezeShardsRequest(
-        shard=_one_or_all(shard, every), reason=reason, request_id=api.request_id(request_id)
-    )
-    _show_rule(call, await call.api.admin("FreezeShards", request))
+    await _frozen(call, "FreezeShards", admin_service_pb2.FreezeShardsRequest, shard, every, reason, request_id)
 
 
 async def unfreeze(
@@ -97,12 +92,18 @@ async def unfreeze(
     """Lift a freeze of a shard, or the freeze of all."""
     from tidewheel.v1 import admin_service_pb2
 
+    await _frozen(call, "UnfreezeShards", admin_service_pb2.UnfreezeShardsRequest, shard, every, reason, request_id)
+
+
+async def _frozen(
+    call: Call, method: str, kind: Any, shard: int | None, every: bool, reason: str, request_id: str | None
+) -> None:
     from tools.cli import api
 
-    request = admin_service_pb2.UnfreezeShardsRequest(
-        shard=_one_or_all(shard, every), reason=reason, request_id=api.request_id(request_id)
-    )
-    _show_rule(call, await call.api.admin("UnfreezeShards", request))
+    if (shard is None) is not every:
+        raise usage("give the number of a shard, or --all")
+    request = kind(shard=shard, reason=reason, request_id=api.request_id(request_id))
+    _show_rule(call, await call.api.admin(method, request))
 
 
 async def list_rules(call: Call) -> None:
@@ -117,12 +118,6 @@ async def list_rules(call: Call) -> None:
         return
     rows = [shard_views.rule_row(rule) for rule in answer.rules]
     call.printer.table(shard_views.RULE_COLUMNS, rows, empty="nothing is drained or frozen")
-
-
-def _one_or_all(shard: int | None, every: bool) -> int | None:
-    if (shard is None) is not every:
-        raise usage("give the number of a shard, or --all")
-    return shard
 
 
 async def _open_terms_of(call: Call, dispatcher: str) -> int:
