@@ -309,7 +309,7 @@ async def _never() -> bool:
     return False
 
 
-async def _nothing(*_: object) -> int:
+async def _nothing(*_: object, **__: object) -> int:
     return 0
 
 

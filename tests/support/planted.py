@@ -111,11 +111,12 @@ def _acknowledged_before_commit(planter: Planter) -> None:
     from tidewheel.v1 import worker_service_pb2 as pb
 
     from dispatcher.completion import CompletionLoop
+    from dispatcher.judgement import answer
 
     original = CompletionLoop._record
 
     async def record(self: Any, batch: Any) -> None:
-        self._answer([(each, pb.VERDICT_ACCEPTED, "") for each in batch])
+        answer([(each, pb.VERDICT_ACCEPTED, "") for each in batch])
         for each in batch:
             each.session = None
         await original(self, batch)
@@ -192,11 +193,7 @@ def _reaped_by_anyone(planter: Planter) -> None:
     """Whoever remembers an attempt ends it, whether or not the run is at home there."""
     for name in ("end_attempts", "end_attempts_and_land_retries"):
         planter.sql(name, "AND r.home_term = i.term", "")
-        planter.sql(
-            name,
-            "AND (i.lease_until_us = 0 OR r.lease_until_us = i.lease_until_us)",
-            "",
-        )
+        planter.sql(name, "(i.token_hash IS NULL AND r.lease_until_us = i.lease_until_us)", "i.token_hash IS NULL")
 
 
 def _retry_lands_twice(planter: Planter) -> None:
@@ -217,7 +214,8 @@ def _completed_without_token(planter: Planter) -> None:
     """A result is taken from whoever names the run."""
     from dispatcher.attempts import LiveAttempt
 
-    planter.every_sql("AND (i.token_hash IS NULL OR r.token_hash = i.token_hash)", "")
+    for name in ("end_attempts", "end_attempts_and_land_retries"):
+        planter.sql(name, "(i.token_hash IS NOT NULL AND r.token_hash = i.token_hash)", "i.token_hash IS NOT NULL")
     planter.put(LiveAttempt, "proves", lambda self, token: True)
 
 
