@@ -170,19 +170,42 @@ async def test_a_worker_is_told_later_where_the_new_owner_is_not_known_yet(room:
 async def test_results_whose_answers_were_lost_as_their_run_went_home_are_recorded_once(room: Room, times: int) -> None:
     """The old owner wrote the result and did not hear of it; the new one judges by the row what it is told again."""
     old, new = await in_two_hands(room)
+    _look_at_no_row(old)
     lost = _lose_answers_of_endings(old, times)
     async with ScriptedWorker(old.address) as at_old, ScriptedWorker(new.address) as at_new:
         await at_old.grant(1)
         run_id = await room.trigger(await room.job())
         given = await at_old.assignment()
         await move_on(room, new)
-        for _ in range(times):
+        for told in range(1, times + 1):
             await at_old.succeed(given.ref, b"once")
-        await eventually(lambda: len(lost) == 0, what="the answers were lost")
-        assert at_old.acknowledgements == [] or at_old.acknowledgements[0].verdict == RETRY
+            await _told(at_old, [RETRY] * told)
+        assert len(lost) == 0, "each of them was written, and its answer lost"
         await room.becomes(run_id, DONE)
         await at_new.succeed(given.ref, b"once")
         assert await at_new.verdict(given.ref) == ACCEPTED, "durable, as the row says"
+        assert [row["outcome"] for row in await room.attempts(run_id)] == [AttemptOutcome.SUCCEEDED]
+        await room.check(at_old)
+
+
+async def test_a_result_whose_answer_was_lost_is_accepted_by_the_old_owner_too_once_it_has_seen_the_row(
+    room: Room,
+) -> None:
+    """It looks at the rows under a term with an end; what is said again is judged by the row, and not written again."""
+    old, new = await in_two_hands(room)
+    lost = _lose_answers_of_endings(old, 2)
+    async with ScriptedWorker(old.address) as at_old:
+        await at_old.grant(1)
+        run_id = await room.trigger(await room.job())
+        given = await at_old.assignment()
+        await move_on(room, new)
+        old.parts.loops.redirects._address_of = lambda name: ""
+        await at_old.succeed(given.ref, b"once")
+        await _told(at_old, [RETRY])
+        await eventually(lambda: old.parts.memory.attempts.get(run_id) is None, what="it has seen the row")
+        await at_old.succeed(given.ref, b"once")
+        await _told(at_old, [RETRY, ACCEPTED])
+        assert len(lost) == 1, "written once"
         assert [row["outcome"] for row in await room.attempts(run_id)] == [AttemptOutcome.SUCCEEDED]
         await room.check(at_old)
 
@@ -260,6 +283,17 @@ async def _fired_behind(room: Room, new: RunningDispatcher) -> list[UUID]:
         return [run["run_id"] for run in await room.runs(job_id) if run["home_term"] == 2]
 
     return await eventually(made, 20, what="the new owner fires")
+
+
+def _look_at_no_row(owner: RunningDispatcher) -> None:
+    """Its memory follows no row, and it knows no other owner: what it says of a result comes from its own writing."""
+    redirects = owner.parts.loops.redirects
+    redirects._address_of = lambda name: ""
+    redirects.step = _never  # type: ignore[method-assign]
+
+
+async def _told(worker: ScriptedWorker, verdicts: list[pb.Verdict]) -> None:
+    await eventually(lambda: [one.verdict for one in worker.acknowledgements] == verdicts, 30, what=f"told {verdicts}")
 
 
 def _lose_answers_of_endings(owner: RunningDispatcher, times: int) -> list[None]:
