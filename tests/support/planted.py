@@ -20,6 +20,8 @@ import core.store
 from core.store.statement import STATEMENTS, Statement
 
 Setter = Callable[[Any, str, Any], None]
+# Much longer than the time between two looks at the terms; and as long as several buckets of an episode.
+_STOOD_STILL_S, _GOES_ON_S = 2.5, 5.0
 
 
 class Planter:
@@ -53,6 +55,30 @@ class Planter:
 def _no_term_check(planter: Planter) -> None:
     """The fence takes any term row, whatever its owner and its state."""
     planter.every_sql("WHERE t.owner = CAST(:owner AS TEXT) AND t.state = 1", "WHERE CAST(:owner AS TEXT) <> ''")
+
+
+def _no_range_check(planter: Planter) -> None:
+    """The fence takes every term for one without an end, wherever a takeover or a split has cut it."""
+    from core.buckets import NO_END
+
+    columns, source = "SELECT t.shard, t.term, t.from_bucket,", "\n      FROM unnest(CAST(:fence_shards"
+    endless = f"{columns} CAST({NO_END} AS BIGINT) AS to_bucket{source}"
+    planter.every_sql(f"{columns} t.to_bucket{source}", endless)
+
+
+def _terms_looked_at_late(planter: Planter) -> None:
+    """A dispatcher that stood still goes on for seconds before it looks whether its terms are its own still."""
+    from dispatcher.ownership import Ownership
+
+    original = Ownership._read
+
+    async def read(self: Ownership) -> Any:
+        clock = self._runtime.clock
+        if clock.monotonic_s() - self.read_s > _STOOD_STILL_S:
+            await clock.sleep(_GOES_ON_S)
+        return await original(self)
+
+    planter.put(Ownership, "_read", read)
 
 
 def _end_included(planter: Planter) -> None:
@@ -259,6 +285,8 @@ DEFECTS: dict[str, Callable[[Planter], None]] = {
     function.__name__.removeprefix("_"): function
     for function in (
         _no_term_check,
+        _no_range_check,
+        _terms_looked_at_late,
         _end_included,
         _floor_one_too_far,
         _landing_unlocked,
