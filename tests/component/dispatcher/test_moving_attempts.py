@@ -220,8 +220,12 @@ async def test_a_retry_that_the_owner_before_the_boundary_fires_is_answered_for_
         await at_old.grant(9)
         run_id = await room.trigger(await room.job(retry=retry))
         given = await at_old.assignment()
-        await at_old.fail(given.ref)
         await ordered(room, new)
+        await split(room)
+        await eventually(lambda: new.shards == EVERY, what="the new owner knows of its terms")
+        await at_old.fail(given.ref)
+        assert await at_old.verdict(given.ref) == ACCEPTED
+        _have_it_look(new)
         await eventually(lambda: run_id in new.parts.memory.resting, what="the new owner knows it as resting")
         again = await at_old.assignment(attempt=2)
         assert run_id in new.parts.memory.resting
@@ -290,6 +294,13 @@ def _look_at_no_row(owner: RunningDispatcher) -> None:
     redirects = owner.parts.loops.redirects
     redirects._address_of = lambda name: ""
     redirects.step = _never  # type: ignore[method-assign]
+
+
+def _have_it_look(owner: RunningDispatcher) -> None:
+    """It reads once what is open in its shards, as it does for a doubt and now and then."""
+    settled_s = 60.0  # no write of that age is under way: one pass settles the doubt
+    keys = [held.key for held in owner.parts.memory.holdings]
+    owner.parts.memory.doubt(keys, owner.clock.monotonic_s() - settled_s)
 
 
 async def _told(worker: ScriptedWorker, verdicts: list[pb.Verdict]) -> None:
