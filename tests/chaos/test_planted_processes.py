@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.support.chaos_system import ChaosSystem
-from tests.support.history import report
+from tests.support.chaos_system import ChaosSystem, Watched
+from tests.support.history import Violation, report
 from tests.support.history_check import judge, names
 from tests.support.live_system import Size
 from tests.support.planted_process import VARIABLE
@@ -32,18 +33,38 @@ OTHER_GUARDS = "no_range_check,terms_looked_at_late"
 FROZEN_S = 4.0
 
 
-async def test_a_fence_without_a_look_at_the_term_is_found_when_a_frozen_owner_goes_on() -> None:
+async def the_greatest_owner(chaos: ChaosSystem) -> Watched:
+    """Who came late may have got no shard."""
+    counts = Counter(row["owner"] for row in await chaos.rows("SELECT owner FROM shard_terms WHERE state = 1"))
+    (name, _), *_ = counts.most_common(1)
+    return next(each for each in chaos.running if chaos.owner_of(each) == name)
+
+
+async def a_frozen_owner_goes_on(defects: str, *, rest_within_s: float) -> tuple[list[Violation], float]:
+    """What is found, and how many writes the fence refused."""
     with temporary_home() as home:
-        async with planted(home, f"no_term_check,{OTHER_GUARDS}", 2) as chaos:
+        async with planted(home, defects, 2) as chaos:
             load = chaos.load(Random(1), seconds=18)
             await load.register(steady=60, busy=1)
             await asyncio.sleep(1)
-            chaos.freeze(chaos.watched[0])
+            victim = await the_greatest_owner(chaos)
+            chaos.freeze(victim)
             await asyncio.sleep(FROZEN_S)
             await eventually(chaos.all_owned, within_s=30, what="the other one takes its shards over")
-            chaos.thaw(chaos.watched[0])
-            found = judge(await chaos.history(within_s=REST_WITHIN_S))
+            chaos.thaw(victim)
+            return judge(await chaos.history(within_s=rest_within_s)), chaos.refused_writes
+
+
+async def test_a_fence_without_a_look_at_the_term_is_found_when_a_frozen_owner_goes_on() -> None:
+    found, _ = await a_frozen_owner_goes_on(f"no_term_check,{OTHER_GUARDS}", rest_within_s=REST_WITHIN_S)
     assert "VALID_TERM" in names(found), report(found)
+
+
+async def test_the_look_at_the_term_alone_keeps_a_frozen_owner_from_harm() -> None:
+    """The same episode, the other guards gone and this one there."""
+    found, refused = await a_frozen_owner_goes_on(OTHER_GUARDS, rest_within_s=60)
+    assert not found, report(found)
+    assert refused > 0, "nothing was tried"
 
 
 @pytest.mark.long

@@ -76,7 +76,11 @@ def _terms_looked_at_late(planter: Planter) -> None:
         clock = self._runtime.clock
         if clock.monotonic_s() - self.read_s > _STOOD_STILL_S:
             await clock.sleep(_GOES_ON_S)
-        return await original(self)
+        began_s = clock.monotonic_s()
+        answer = await original(self)
+        if clock.monotonic_s() - began_s > _STOOD_STILL_S:
+            self.read_s = began_s  # it stood still with this look under way: what it saw was of before
+        return answer
 
     planter.put(Ownership, "_read", read)
 
