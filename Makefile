@@ -5,7 +5,7 @@
 python := .venv/bin/python
 # How many files of tests run at once: most tests wait for a server, so more than there are cores; fewer where they
 # follow the real time, or kill and freeze whole systems.
-TEST_STREAMS ?= 4
+TEST_STREAMS ?= 3
 TIMED_TEST_STREAMS ?= 2
 timed := $(wildcard tests/component/dispatcher tests/cluster tests/chaos)
 # Settings of the caller's shell that must not reach our interpreter.
@@ -20,7 +20,7 @@ install: ## prepare .venv only; the command is then .venv/bin/tidewheel
 demo: install ## run a whole system on a sample crontab until Ctrl-C (DEMO_SECONDS=40 ends by itself, with a verdict)
 	@$(python) -m tools.demo
 
-test: install ## run every test on real servers that it starts itself: four files at a time, then the timed ones two at a time
+test: install ## run every test on real servers that it starts itself: three files at a time, then the timed ones two at a time
 	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && SPIN_BIN="$$(tools/spin_for_tests.sh)" && export SPIN_BIN && \
 	$(python) -m pytest -n $(TEST_STREAMS) --dist loadfile $(addprefix --ignore=,$(timed)) && \
 	$(python) -m pytest -n $(TIMED_TEST_STREAMS) --dist loadfile $(timed)
