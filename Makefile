@@ -25,8 +25,9 @@ test: install ## run every test on real servers that it starts itself: three fil
 	$(python) -m pytest -n $(TEST_STREAMS) --dist loadfile $(addprefix --ignore=,$(timed)) && \
 	$(python) -m pytest -n $(TIMED_TEST_STREAMS) --dist loadfile $(timed)
 
-test-long: install ## run the longer suites
-	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && $(python) -m pytest -m long
+test-long: install ## run the longer suites, and every property test on examples that were not tried before
+	@ETCD_BIN="$$(tools/etcd_for_tests.sh)" && export ETCD_BIN && HYPOTHESIS_SEARCH=1 && export HYPOTHESIS_SEARCH && \
+	$(python) -m pytest -m long && $(python) -m pytest -n $(TEST_STREAMS) --dist loadfile tests/unit
 
 models: install ## check the two models of the protocol of ownership, and that each planted defect breaks one
 	@SPIN_BIN="$$(tools/spin_for_tests.sh)" && export SPIN_BIN && $(python) -m pytest tests/models

@@ -222,7 +222,9 @@ class _Round:
 
     def _pick(self, source: _Tally, target: _Tally) -> tuple[float, int] | None:
         """The costliest shard that is not more than one has too much and the other too little; else the cheapest, if
-        moving it lowers the peak of the two by enough.
+        the two are then less far from the fair load by enough.
+
+        The larger of the two distances counts, above and below: so no move makes `imbalance` worse.
         """
         if not source.movable:
             return None
@@ -232,9 +234,14 @@ class _Round:
         if fitting > 0:
             return source.movable[fitting - 1]
         cost, shard = source.movable[0]
-        peak_after = max(source.relative_with(-cost), target.relative_with(cost))
+        before = self._distance(source.relative, target.relative)
+        after = self._distance(source.relative_with(-cost), target.relative_with(cost))
         enough = max(self._aim, _DUST) * self._fair
-        return (cost, shard) if source.relative - peak_after > enough else None
+        return (cost, shard) if before - after > enough else None
+
+    def _distance(self, *loads: float) -> float:
+        """How far the farthest of `loads` is from the fair one."""
+        return max(abs(each - self._fair) for each in loads)
 
     def _carry_out(self, source: _Tally, target: _Tally, found: tuple[float, int]) -> Step:
         cost, shard = found

@@ -22,8 +22,14 @@ from tools.servers.postgres import PostgresServer
 COCKROACH_URL = os.environ.get("TIDEWHEEL_COCKROACH_URL", "")
 ISOLATION_LEVELS = ("SERIALIZABLE",) if COCKROACH_URL else ("READ COMMITTED", "SERIALIZABLE")
 
-# A busy machine decides nothing: neither how long an example takes nor how long it takes to draw one.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine decides nothing: neither how long an example takes nor how long it takes to draw one. Nor does luck:
+# the examples are the same in every run, but for `make test-long`, which looks for new ones.
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="HYPOTHESIS_SEARCH" not in os.environ,
+)
 settings.load_profile("untimed")
 
 

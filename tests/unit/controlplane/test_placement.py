@@ -133,6 +133,14 @@ class TestEveningOut:
         assert len(even_out(targets("ab"), homes, flat(homes), frozenset(), TOLERANCE, limit=3)) == 3
         assert even_out(targets("ab"), homes, flat(homes), frozenset(), TOLERANCE, limit=0) == []
 
+    def test_nobody_is_emptied_to_lower_a_peak_that_is_nearer_to_the_fair_load_than_nothing_is(self) -> None:
+        """With 4/3.5 the fair load, `e` at 2 is nearer to it than at 0, though `f` at 1 could take its shard."""
+        mixed = targets("aef", e=0.5, f=2.0)
+        homes = spread({"a": 2, "e": 1, "f": 1})
+        steps = even_out(mixed, homes, flat(homes), frozenset(), TOLERANCE, limit=MANY)
+        assert steps == [Step(0, "a", "f")]
+        assert imbalance(mixed, after(homes, steps), flat(homes)) == imbalance(mixed, homes, flat(homes)) == 0.75
+
     def test_nothing_moves_to_where_the_processor_is_busier(self) -> None:
         homes = spread({"a": 12, "b": 4})
         busy = [Target("a", cpu=0.2), Target("b", cpu=0.6)]
@@ -243,4 +251,4 @@ def test_noisy_loads_make_no_shard_go_back_and_forth(seed: int, dispatchers: int
     assert imbalance(alive, homes, steady) <= TOLERANCE + 0.02
     assert max((len(rounds) for rounds in moved_at.values()), default=0) <= 2
     late = sum(round_ >= 60 for rounds in moved_at.values() for round_ in rounds)
-    assert late <= dispatchers, "at rest after ten minutes, but for shards so large that hardly any spread is even"
+    assert late <= 2 * dispatchers, "at rest after ten minutes, but for shards so large that hardly any spread is even"
