@@ -15,17 +15,19 @@ from core.clock import US_PER_S
 from core.config import ControlPlaneSettings
 from core.fence import TermRow
 from core.states import MoveCause
+from core.store.move_orders import CAUSE_WORDS
 from core.store.move_records import MoveWish
 
 # Drains are more urgent than other moves, and have so many times their budget.
 DRAINS_AT_ONCE = 4
-# Terms that did not come of a plan: no residency has to be waited for, since no plan could go back and forth by them.
-_UNPLANNED = frozenset({"first claim", "takeover"})
+# Terms for whose sake nobody could go back and forth: where they are, they are for want of another place, or because
+# their owner had to leave. Whoever joins then need not wait for its share.
+_OUT_OF_NEED = frozenset({"first claim", "takeover", CAUSE_WORDS[MoveCause.DRAIN]})
 
 
 def residency_us(term: TermRow, settings: ControlPlaneSettings) -> int:
     """For how long the term must have been open before rebalancing may end it."""
-    return 0 if term.reason in _UNPLANNED else round(settings.min_residency_s * US_PER_S)
+    return 0 if term.reason in _OUT_OF_NEED else round(settings.min_residency_s * US_PER_S)
 
 
 def drains(picture: Picture, settings: ControlPlaneSettings) -> list[Step]:

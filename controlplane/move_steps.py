@@ -1,7 +1,8 @@
 """How planned moves go on, judged by the terms: which step each takes next, and which may be ordered. Pure.
 
-The chart is "Move" in STATES.md. The terms alone say whether a shard was handed off; that somebody is gone ends a move
-only before its split. While the leader is new it ends no move for what it has not heard yet.
+The chart is "Move" in STATES.md. Its split is written by the target; from there the terms say what became of the shard.
+That somebody is gone ends a move only before its split. While the leader is new it ends no move for what it has not
+heard yet.
 """
 
 from __future__ import annotations
@@ -82,10 +83,9 @@ def _under_way(move: MoveRecord, picture: Picture) -> MoveRecord | None:
     opened = picture.open_terms(move.shard)
     tail = opened[-1] if opened else None
     if tail is not None and tail.owner == move.to_dispatcher and tail.term > move.from_term:
-        event = MoveEvent.COMPLETE if len(opened) == 1 else MoveEvent.SPLIT
-        if event is MoveEvent.SPLIT and move.state is MoveState.SPLIT:
-            return None
-        return move.after(event, picture.now_us, boundary=tail.from_bucket, new_term=tail.term)
+        if len(opened) > 1:
+            return None  # the one before drains
+        return move.after(MoveEvent.COMPLETE, picture.now_us, boundary=tail.from_bucket, new_term=tail.term)
     if tail is None or tail.term != move.from_term or move.state is MoveState.SPLIT:
         return _rolled_back(move, picture, _elsewhere(tail))
     error = _missing(move, picture)

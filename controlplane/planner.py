@@ -22,7 +22,7 @@ from core.store.move_records import MoveRecord
 # What etcd takes for one document, less its frame.
 _MOST_BYTES = 1_300_000
 # Of an order as JSON: its field names and numbers, beside the ids.
-_BYTES_AN_ORDER = 170
+_BYTES_AN_ORDER = 184
 
 
 def newest_terms(rows: Iterable[TermRow]) -> dict[int, TermRow]:
@@ -62,7 +62,7 @@ def bounded(made: Sequence[Assignment], limit_bytes: int = _MOST_BYTES) -> tuple
     """
     kept, used = [], 0
     for order in sorted(made, key=lambda each: (each.dispatcher_id == each.replaces_owner, each.shard)):
-        used += _BYTES_AN_ORDER + len(order.dispatcher_id) + len(order.replaces_owner)
+        used += _BYTES_AN_ORDER + len(order.dispatcher_id) + len(order.replaces_owner) + len(order.move_id)
         if used > limit_bytes:
             break
         kept.append(order)
@@ -113,7 +113,14 @@ def _kept(
     move = picture.moves.get(tail.shard)
     if move is not None and len(opened) == 1 and _is_ordered(move, tail, picture):
         residency = residency_us(tail, settings) if move.cause is MoveCause.REBALANCE else 0
-        return Assignment(tail.shard, move.to_dispatcher, tail.term, tail.owner, residency_us=residency)
+        return Assignment(
+            tail.shard,
+            move.to_dispatcher,
+            tail.term,
+            tail.owner,
+            residency_us=residency,
+            move_id=str(move.move_id),
+        )
     if order is not None and order.dispatcher_id == tail.owner:
         return order  # carried out
     if tail.owner in picture.roster.keepers or tail.owner in picture.roster.leaving:

@@ -113,7 +113,7 @@ TERM_TRANSITIONS: dict[tuple[TermState, TermEvent], TermState] = {
 
 
 class MoveState(IntEnum):
-    """A planned move of one shard, as the leader accounts for it. SQL's terms decide what really happened."""
+    """A planned move of one shard and how far it came; from its split on the leader follows what the terms say."""
 
     PENDING = 1
     ORDERED = 2
@@ -127,7 +127,7 @@ OPEN_MOVE_STATES = frozenset({MoveState.PENDING, MoveState.ORDERED, MoveState.SP
 
 class MoveEvent(IntEnum):
     ORDER = 1  # leader: within the budget of moves; its order stands in the plan
-    SPLIT = 2  # leader: saw the new owner's term opened from the boundary
+    SPLIT = 2  # target: opened its own term, in the same transaction
     COMPLETE = 3  # leader: the shard is the new owner's alone, the term before is closed
     ROLL_BACK = 4  # leader: the shard stayed, or went to somebody else; `error` says why
 

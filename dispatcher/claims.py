@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from uuid import UUID
 
 from core.coord.layout import Assignment
 from core.coord.ports import CoordView
@@ -80,9 +81,9 @@ class Claims:
             if order.seize or row.owner not in self._coord.members():
                 wanted.claims["takeover"].append(Claim(shard, row))
             elif self._is_withdrawn(row):
-                wanted.claims["move"].append(Claim(shard, row))
+                wanted.claims["move"].append(Claim(shard, row, _move_of(order)))
             elif sum(1 for s, _ in opened if s == shard) == 1:
-                wanted.splits.append((row, order.residency_us))
+                wanted.splits.append((row, order))
         return wanted
 
     def _orders(self) -> dict[int, Assignment]:
@@ -112,13 +113,13 @@ class Claims:
         self._tell(won, claims_of=[c.replaces for c in claims if c.replaces is not None])
         return len(won)
 
-    async def _split(self, wanted: Sequence[tuple[TermRow, int]]) -> int:
+    async def _split(self, wanted: Sequence[tuple[TermRow, Assignment]]) -> int:
         clock, scale = self._runtime.clock, self._runtime.scale
         await self._runtime.pass_by("target.before_split")
         now_us = clock.now_us()
         boundary = boundary_for(scale, now_us, self._runtime.settings.handoff_lead_s)
         won = await self._terms.split(
-            [Split(row.shard, row, boundary, residency_us) for row, residency_us in wanted],
+            [Split(row.shard, row, boundary, order.residency_us, _move_of(order)) for row, order in wanted],
             owner=self._runtime.dispatcher_id,
             op_id=self._runtime.rand.uuid(),
             now_us=now_us,
@@ -144,9 +145,13 @@ class Claims:
                 self._neighbours.changed(row.shard, row.owner)
 
 
+def _move_of(order: Assignment) -> UUID | None:
+    return UUID(order.move_id) if order.move_id else None
+
+
 class _Wanted:
-    """What is to be claimed, by reason, and split, with its residency."""
+    """What is to be claimed, by reason, and split, with its order."""
 
     def __init__(self) -> None:
         self.claims: dict[str, list[Claim]] = {"first claim": [], "takeover": [], "move": []}
-        self.splits: list[tuple[TermRow, int]] = []
+        self.splits: list[tuple[TermRow, Assignment]] = []

@@ -22,6 +22,7 @@ from core.errors import Invalid
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ZONE = re.compile(r"[A-Za-z0-9._-]{0,63}")
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ADDRESS = re.compile(r"[A-Za-z0-9.\[\]:_-]{1,255}:[0-9]{1,5}")
 _MAX_INT = 2**63 - 1
 _MAX_SHARDS = 2**16
@@ -74,7 +75,8 @@ class Assignment:
 
     replaces_term 0 with replaces_owner "" orders the first claim of a shard that never had a term. `seize` orders a
     takeover: claim at once. Without it a live owner's term is split at a bucket boundary, and only if that term was
-    opened at least `residency_us` microseconds ago (rule of ownership 17).
+    opened at least `residency_us` microseconds ago (rule of ownership 17). `move_id` is the planned move that is
+    carried out, "" for none.
     """
 
     shard: int
@@ -83,8 +85,11 @@ class Assignment:
     replaces_owner: str
     seize: bool = False
     residency_us: int = 0
+    move_id: str = ""
 
     def __post_init__(self) -> None:
+        if self.move_id != "":
+            _check_uuid("assignment.move_id", self.move_id)
         _check_int("assignment.residency_us", self.residency_us, 0, _MAX_INT)
         _check_int("assignment.shard", self.shard, 0, _MAX_SHARDS - 1)
         _check_id("assignment.dispatcher_id", self.dispatcher_id)
@@ -244,6 +249,11 @@ def _check_named(key: str, expected: str) -> None:
 def _check_id(field: str, value: object) -> None:
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise Invalid(field, "must be 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit")
+
+
+def _check_uuid(field: str, value: object) -> None:
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise Invalid(field, "must be a UUID in lower case")
 
 
 def _check_address(field: str, value: object) -> None:

@@ -85,9 +85,10 @@ OPEN = statement(
       INSERT INTO shard_terms (shard, term, from_bucket, to_bucket, owner, op_id, state, opened_us, reason)
       SELECT i.shard, COALESCE((SELECT max(t.term) FROM shard_terms t WHERE t.shard = i.shard), 0) + 1,
              i.from_bucket, i.to_bucket, CAST(:owner AS TEXT), CAST(:op_id AS UUID), 1,
-             CAST(:now_us AS BIGINT), CAST(:reason AS TEXT)
-      FROM unnest(CAST(:shards AS BIGINT[]), CAST(:from_buckets AS BIGINT[]), CAST(:to_buckets AS BIGINT[]))
-           AS i(shard, from_bucket, to_bucket)
+             CAST(:now_us AS BIGINT), i.reason
+      FROM unnest(CAST(:shards AS BIGINT[]), CAST(:from_buckets AS BIGINT[]), CAST(:to_buckets AS BIGINT[]),
+                  CAST(:reasons AS TEXT[]))
+           AS i(shard, from_bucket, to_bucket, reason)
       WHERE NOT CAST(:only_unclaimed AS BOOLEAN)
          OR NOT EXISTS (SELECT 1 FROM shard_terms e WHERE e.shard = i.shard)
       ON CONFLICT (shard, term) DO NOTHING

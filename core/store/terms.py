@@ -7,9 +7,10 @@ boundary and opens the next term from there. Closing and opening are an UPDATE, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import Row
@@ -18,6 +19,7 @@ from core.buckets import NO_END
 from core.fence import TermRow
 from core.states import TermState
 from core.store.database import Database, Transaction
+from core.store.move_orders import CAUSE_WORDS, lock_ordered, mark_split
 from core.store.term_statements import (
     CLOSE,
     CLOSE_DRAINED,
@@ -33,23 +35,29 @@ from core.store.transact import RestartTransaction
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A wish to own one shard: replace exactly `replaces`, or be the first owner when that is None."""
+    """A wish to own one shard: replace exactly `replaces`, or be the first owner when that is None.
+
+    One that carries out a planned move names it: it is refused when that move is not ordered any more.
+    """
 
     shard: int
     replaces: TermRow | None
+    move_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """A wish to own one shard from the bucket `boundary` on, ending exactly `replaces` there.
 
-    It is refused when that term was opened less than `residency_us` microseconds ago.
+    It is refused when that term was opened less than `residency_us` microseconds ago, and when the planned move that it
+    carries out is not ordered any more.
     """
 
     shard: int
     replaces: TermRow
     boundary: int
     residency_us: int = 0
+    move_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +89,23 @@ class Terms:
 
         A shard that is missing in the answer was lost to somebody else, or nothing was left of it: a range before a
         boundary whose buckets are all finished is only closed, and its open runs are for the owner of the next range to
-        bring home. A lost COMMIT is settled by running the whole again: `op_id` lets it recognise its own rows.
+        bring home. The term of a planned move says what the move was for instead of `reason`. A lost COMMIT is settled
+        by running the whole again: `op_id` lets it recognise its own rows.
         """
-        first = sorted(c.shard for c in claims if c.replaces is None)
-        replaced = sorted((c.replaces for c in claims if c.replaces is not None), key=lambda t: t.shard)
         common = {"owner": owner, "op_id": op_id, "now_us": now_us, "reason": reason}
 
         async def body(tx: Transaction) -> list[TermRow]:
             shards = sorted(c.shard for c in claims)
             mine = {row.shard: _term(row) for row in await tx.run(LIST_BY_OP, {"shards": shards, "op_id": op_id})}
             tx.committing()
-            to_replace = [t for t in replaced if t.shard not in mine]
-            to_found = [s for s in first if s not in mine]
-            spans = [(s, 0, NO_END) for s in to_found]
+            wanted, orders = await _standing(tx, [c for c in claims if c.shard not in mine])
+            spans = [(c.shard, 0, NO_END) for c in wanted if c.replaces is None]
             opened = await _open(tx, common, spans, only_unclaimed=True) if spans else []
+            to_replace = [c.replaces for c in wanted if c.replaces is not None]
             if to_replace:
                 closed = await tx.run(CLOSE, {**_close_params(to_replace), **common})
                 spans = [(row.shard, row.next_from, row.next_to) for row in closed if row.next_from < row.next_to]
-                successors = await _open(tx, common, spans, only_unclaimed=False) if spans else []
-                if len(successors) != len(spans):
-                    # Another claim of the same shard took the number: without this the range would have no owner.
-                    raise RestartTransaction("a term number was taken in between")
-                opened += successors
+                opened += await _succeed(tx, common, spans, orders)
             return sorted([*mine.values(), *opened], key=lambda t: t.shard)
 
         return await self._database.transaction(body, repeat_unknown=True)
@@ -113,16 +116,16 @@ class Terms:
         """End each named term at its boundary and open the next one from there; returns the new rows.
 
         A shard that is missing in the answer was refused: the row is another one by now, another range of the shard is
-        open, the boundary does not lie ahead, or the term is too young. A lost COMMIT is settled as in `claim`.
+        open, the boundary does not lie ahead, the term is too young, or the move is not ordered any more. Reasons and a
+        lost COMMIT are as in `claim`.
         """
         common = {"owner": owner, "op_id": op_id, "now_us": now_us, "reason": reason}
-        ordered = sorted(splits, key=lambda s: s.shard)
 
         async def body(tx: Transaction) -> list[TermRow]:
-            shards = [s.shard for s in ordered]
+            shards = sorted(s.shard for s in splits)
             mine = {row.shard: _term(row) for row in await tx.run(LIST_BY_OP, {"shards": shards, "op_id": op_id})}
             tx.committing()
-            wanted = [s for s in ordered if s.shard not in mine]
+            wanted, orders = await _standing(tx, [s for s in splits if s.shard not in mine])
             if not wanted:
                 return list(mine.values())
             params = {
@@ -132,10 +135,7 @@ class Terms:
                 "opened_until_us": [now_us - s.residency_us for s in wanted],
             }
             spans = [(row.shard, row.next_from, row.next_to) for row in await tx.run(SPLIT, params)]
-            opened = await _open(tx, common, spans, only_unclaimed=False) if spans else []
-            if len(opened) != len(spans):
-                # As in a claim: without this the range from the boundary on would have no owner.
-                raise RestartTransaction("a term number was taken in between")
+            opened = await _succeed(tx, common, spans, orders)
             return sorted([*mine.values(), *opened], key=lambda t: t.shard)
 
         return await self._database.transaction(body, repeat_unknown=True)
@@ -169,11 +169,56 @@ class Terms:
         return await self._database.transaction(body, repeat_unknown=True)
 
 
+_Wish = TypeVar("_Wish", Claim, Split)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The planned move that a claim or a split carries out, locked while it stands ordered."""
+
+    move_id: UUID
+    reason: str
+
+
+async def _standing(tx: Transaction, wishes: Sequence[_Wish]) -> tuple[list[_Wish], dict[int, _Order]]:
+    """The wishes without those whose move was withdrawn, by shard, and the moves of the others by their shards."""
+    ordered = await lock_ordered(tx, (wish.move_id for wish in wishes))
+    standing = [wish for wish in wishes if wish.move_id is None or wish.move_id in ordered]
+    orders = {
+        wish.shard: _Order(wish.move_id, CAUSE_WORDS[ordered[wish.move_id]])
+        for wish in standing
+        if wish.move_id is not None
+    }
+    return sorted(standing, key=lambda wish: wish.shard), orders
+
+
+async def _succeed(
+    tx: Transaction, common: dict[str, Any], spans: list[tuple[int, int, int]], orders: Mapping[int, _Order]
+) -> list[TermRow]:
+    """Open the terms that follow those just cut or closed, and tell the accounts of their moves."""
+    if not spans:
+        return []
+    reasons = {shard: order.reason for shard, order in orders.items()}
+    opened = await _open(tx, common, spans, only_unclaimed=False, reasons=reasons)
+    if len(opened) != len(spans):
+        # Somebody else took the number: without this the range would have no owner.
+        raise RestartTransaction("a term number was taken in between")
+    made = {orders[row.shard].move_id: row for row in opened if row.shard in orders}
+    await mark_split(tx, made, common["now_us"])
+    return opened
+
+
 async def _open(
-    tx: Transaction, common: dict[str, Any], spans: list[tuple[int, int, int]], *, only_unclaimed: bool
+    tx: Transaction,
+    common: dict[str, Any],
+    spans: list[tuple[int, int, int]],
+    *,
+    only_unclaimed: bool,
+    reasons: Mapping[int, str] = MappingProxyType({}),
 ) -> list[TermRow]:
     params = {
-        **common,
+        **{name: common[name] for name in ("owner", "op_id", "now_us")},
+        "reasons": [reasons.get(s, common["reason"]) for s, _, _ in spans],
         "shards": [s for s, _, _ in spans],
         "from_buckets": [a for _, a, _ in spans],
         "to_buckets": [b for _, _, b in spans],

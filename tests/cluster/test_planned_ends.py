@@ -75,7 +75,7 @@ async def _told_to_end(system: LiveSystem, dispatcher: Member, how: signal.Signa
 
     await eventually(has_all, within_s=OWNED_WITHIN_S, what="the other dispatcher owns every shard")
     rows = await system.rows("SELECT shard, reason FROM shard_terms WHERE opened_us >= $1", told_us)
-    assert {row["shard"] for row in rows if row["reason"] == "move"} >= owned, "given up, not seized"
+    assert {row["shard"] for row in rows if row["reason"] == "drain"} >= owned, "given up, not seized"
 
 
 async def _ended_once(system: LiveSystem, job: str) -> None:

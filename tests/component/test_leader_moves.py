@@ -253,6 +253,20 @@ class TestDrains:
         assert {row["note"] for row in audited} == {"its dispatcher is drained"}
         assert {row["actor"].partition("-")[0] for row in audited} == {"controlplane"}
 
+    async def test_whoever_joins_after_a_drain_has_its_share_at_once(self, make: Make) -> None:
+        """As in a rolling restart: what the drain brought need not stay for a minute where it had to go."""
+        system = await make(rebalance=True, rebalance_interval_s=0.3)
+        await system.join("d1", "d2")
+        await system.shared_out()
+        system.owners["d1"].said = {"draining": True}
+        await system.reaches(COMPLETED, of=SHARDS // 2)
+        await system.owners["d1"].die()
+        await system.join("d3")
+        await system.reaches(COMPLETED, of=SHARDS // 2 * 2)
+        await system.shared_out()
+        held = await system.held()
+        assert (held["d2"], held["d3"]) == (SHARDS // 2, SHARDS // 2)
+
     async def test_an_operators_drain_lasts_until_it_is_lifted(self, pair: System) -> None:
         await pair.plane.admin.DrainDispatcher(pb.DrainDispatcherRequest(dispatcher_id="d1", reason="rack 4 ends"))
         await pair.reaches(COMPLETED, of=SHARDS)

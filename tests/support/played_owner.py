@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from core.buckets import BucketScale
 from core.clock import SystemClock
@@ -101,7 +102,7 @@ class PlayedOwner(Dispatcher):
                 if self.claims:
                     await self._claim(Claim(row.shard, row), "takeover")
             elif self.splits:
-                await self._split(row, order.residency_us)
+                await self._split(row, order)
 
     async def _claim(self, claim: Claim, reason: str) -> None:
         now_us = SystemClock().now_us()
@@ -110,12 +111,13 @@ class PlayedOwner(Dispatcher):
         )
         self._publish(won)
 
-    async def _split(self, row: TermRow, residency_us: int) -> None:
+    async def _split(self, row: TermRow, order: Assignment) -> None:
         now_us = SystemClock().now_us()
         # Hand-offs that are finished at once leave the floor ahead of the time.
         floor = (await MarkKeeper(self._database, "").read([row.shard]))[row.shard].floor
         boundary = max(self._scale.bucket_of(now_us) + _BUCKETS_AHEAD, floor + 1)
-        split = Split(row.shard, row, boundary, residency_us)
+        move_id = UUID(order.move_id) if order.move_id else None
+        split = Split(row.shard, row, boundary, order.residency_us, move_id)
         self._publish(
             await self._terms.split(
                 [split], owner=self.dispatcher_id, op_id=self._rand.uuid(), now_us=now_us, reason="move"

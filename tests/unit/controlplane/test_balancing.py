@@ -64,8 +64,11 @@ class TestRounds:
         assert len(steps) == 5
         held = pinned(picture(self.ROWS, roster("ab")), SETTINGS)
         assert held == {8: "moved less than 60 s ago"}
-        fresh = [term(shard, 1, "a", opened_s=0, reason=why) for shard, why in enumerate(("first claim", "takeover"))]
-        assert pinned(picture(fresh, roster("ab")), SETTINGS) == {}, "no plan brought these here"
+        needs = ("first claim", "takeover", "drain")
+        fresh = [term(shard, 1, "a", opened_s=0, reason=why) for shard, why in enumerate(needs)]
+        assert pinned(picture(fresh, roster("ab")), SETTINGS) == {}, "these had to go somewhere"
+        fresh = [term(shard, 1, "a", opened_s=0, reason=why) for shard, why in enumerate(("move", "rebalance"))]
+        assert pinned(picture(fresh, roster("ab")), SETTINGS).keys() == {0, 1}
 
     def test_frozen_shards_and_those_on_the_move_stay(self) -> None:
         rules, moving = Standing(frozen=frozenset(range(5))), [move(5, "a", "b")]

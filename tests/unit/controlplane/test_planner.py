@@ -93,9 +93,10 @@ class TestOwners:
 
 class TestMoves:
     def test_an_ordered_move_stands_in_the_plan_and_is_left_alone_once_it_was_carried_out(self) -> None:
-        ordered = picture(owned("a", [0]), roster("ab"), moves=[move(0, "a", "b", MoveState.ORDERED)])
+        order = move(0, "a", "b", MoveState.ORDERED)
+        ordered = picture(owned("a", [0]), roster("ab"), moves=[order])
         plan = Plan(3, assignments(ordered, None, SETTINGS))
-        assert plan.assignments == (Assignment(0, "b", 1, "a"),)
+        assert plan.assignments == (Assignment(0, "b", 1, "a", move_id=str(order.move_id)),)
         split = picture(
             [term(0, 1, "a", OLD), term(0, 2, "b", NEW)],
             roster("ab"),
