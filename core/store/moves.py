@@ -1,8 +1,9 @@
-"""`shard_moves`: the account of planned moves. The terms decide what happens; these rows say what was wanted and why.
+"""`shard_moves`: the account of planned moves, what was wanted and why, and how far it came.
 
 A shard has one open move at most: of two that are asked for at once, one wins. Rows are made by operators (through the
-API) and by the leader, each with its audit row in the same statement; the leader alone carries them on, by
-compare-and-set on their state, so that two who take themselves for the leader harm nobody.
+API) and by the leader, each with its audit row in the same statement. The leader carries them on, by compare-and-set on
+their state, so that two who take themselves for the leader harm nobody; their split is for the target to write
+(move_orders.py).
 """
 
 from __future__ import annotations
