@@ -17,7 +17,8 @@ from uuid import UUID
 from core.clock import US_PER_S
 from core.ids import run_id_ranges, shard_hashes
 from core.states import RunState
-from core.store.open_runs import OpenRun, OpenRuns
+from core.store.open_run_lists import OpenRun
+from core.store.open_runs import OpenRuns
 from core.telemetry.metrics import RefusedWrite
 from dispatcher.attempts import LiveAttempt
 from dispatcher.fence_watch import FenceWatch

@@ -9,7 +9,7 @@ import pytest
 from core.clock import US_PER_S
 from core.states import RunState
 from core.store.leases import LeaseOrder, Renewal
-from core.store.open_runs import OpenRun
+from core.store.open_run_lists import OpenRun
 from tests.support.store_world import LEASE_US, NOW_US, OTHER, StoreWorld, grant
 
 EVERYTHING = [(UUID(int=0), UUID(int=2**128 - 1))]

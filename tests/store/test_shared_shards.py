@@ -20,7 +20,7 @@ from core.store.database import DatabaseConfig
 from core.store.decisions import Fired
 from core.store.gates import WaitingKey
 from core.store.leases import Leased, LeaseOrder
-from core.store.open_runs import OpenRun
+from core.store.open_run_lists import OpenRun
 from tests.support.overlap_play import STARTED_TOGETHER
 from tests.support.raw_statements import captured, connect, fetch, until_waiting
 from tests.support.shared_shard_play import SharedShardPlay
