@@ -56,22 +56,32 @@ _STRAY = statement(
 )
 _STAND = statement(
     "stand_unfound_run",
-    Kind.WRITE,
-    # A run that ends meanwhile leaves its row behind; the next adoption clears it.
+    Kind.REPAIR,
+    # A run that its owner ends later may leave its row behind; the next adoption clears it.
     f"""
-    WITH changed AS (
-      INSERT INTO open_runs AS o (shard, job_id, run_id)
+    WITH open AS (
       SELECT r.shard, r.job_id, r.run_id
       FROM runs r
       WHERE r.run_id = CAST(:run_id AS UUID) AND r.shard = CAST(:shard AS BIGINT) AND r.state IN (1, 2)
+      FOR UPDATE OF r
+    ), changed AS (
+      INSERT INTO open_runs AS o (shard, job_id, run_id)
+      SELECT i.shard, i.job_id, i.run_id
+      FROM open i
       ON CONFLICT (shard, job_id, run_id) DO NOTHING
       RETURNING o.run_id AS id
     ), {_AUDITED}
     """,
 )
+_LOCK_RUN = statement(
+    "lock_resting_run",
+    Kind.READ,
+    # Whoever else is about to land its retry waits here, and then sees it; so does whoever fires it.
+    "SELECT r.attempt FROM runs r WHERE r.run_id = CAST(:run_id AS UUID) AND r.state = 1 FOR UPDATE",
+)
 _RETRY = statement(
     "land_missing_retry",
-    Kind.LAND,
+    Kind.REPAIR,
     # Locked, so that the run still rests for this very attempt: whoever fires it wakes it in the same statement.
     f"""
     WITH {LANDING}, resting AS (
@@ -100,16 +110,19 @@ _LOCK_JOB = statement(
 )
 _CHAIN = statement(
     "land_lost_chain",
-    Kind.LAND,
+    Kind.REPAIR,
+    # The chain of a version dies with it: the job is active in this very one, and locked.
     f"""
-    WITH {LANDING}, changed AS (
+    WITH {LANDING}, chained AS (
+      SELECT j.job_id, j.shard, j.version, CAST(:due_id AS UUID) AS due_id
+      FROM jobs j
+      WHERE j.job_id = CAST(:job_id AS UUID) AND j.version = CAST(:job_version AS BIGINT) AND j.state = 1
+      FOR UPDATE OF j
+    ), changed AS (
       INSERT INTO due (shard, bucket, due_at_us, id, kind, job_id, job_version, scheduled_for_us)
-      SELECT i.shard, GREATEST(i.bucket, lands.floor), i.due_at_us, i.due_id, 1, i.job_id, i.job_version,
-             i.scheduled_for_us
-      FROM (SELECT CAST(:shard AS BIGINT) AS shard, CAST(:bucket AS BIGINT) AS bucket,
-                   CAST(:due_at_us AS BIGINT) AS due_at_us, CAST(:due_id AS UUID) AS due_id,
-                   CAST(:job_id AS UUID) AS job_id, CAST(:job_version AS BIGINT) AS job_version,
-                   CAST(:scheduled_for_us AS BIGINT) AS scheduled_for_us) AS i
+      SELECT i.shard, GREATEST(CAST(:bucket AS BIGINT), lands.floor), CAST(:due_at_us AS BIGINT), i.due_id, 1,
+             i.job_id, i.version, CAST(:scheduled_for_us AS BIGINT)
+      FROM chained i
       {LANDS}
       WHERE {_elsewhere("0")} IS NULL
       ON CONFLICT (shard, bucket, due_at_us, id) DO NOTHING
@@ -150,24 +163,22 @@ class Repairs:
 
     async def land_retry(self, run: SeenRun, bucket: int, note: str) -> bool:
         """Land the due row of a resting run; `bucket` is that of its next attempt."""
-        return await self._run(
-            _RETRY,
-            "reconcile.land_retry",
-            note,
-            landing_shards=[run.shard],
-            run_id=run.run_id,
-            shard=run.shard,
-            attempt=run.attempt,
-            not_before_us=run.not_before_us,
-            bucket=bucket,
-        )
+        params = self._params("reconcile.land_retry", note)
+        params |= {
+            "landing_shards": [run.shard],
+            "run_id": run.run_id,
+            "shard": run.shard,
+            "attempt": run.attempt,
+            "not_before_us": run.not_before_us,
+            "bucket": bucket,
+        }
+        return await self._land(_LOCK_RUN, {"run_id": run.run_id}, _RETRY, params)
 
     async def land_chain(self, row: Landing, note: str) -> bool:
         """Land the due row of a job's chain, if the job is active in that version still."""
         params = self._params("reconcile.land_chain", note)
         params |= {
             "landing_shards": [row.shard],
-            "shard": row.shard,
             "bucket": row.bucket,
             "due_at_us": row.due_at_us,
             "due_id": row.due_id,
@@ -175,12 +186,13 @@ class Repairs:
             "job_version": row.job_version,
             "scheduled_for_us": row.scheduled_for_us,
         }
+        return await self._land(_LOCK_JOB, {"job_id": row.job_id}, _CHAIN, params)
+
+    async def _land(self, lock: Statement, key: dict[str, Any], land: Statement, params: dict[str, Any]) -> bool:
+        """Lock first, then land: the landing's own snapshot must see what the one before in the lock has landed."""
 
         async def body(tx: Transaction) -> bool:
-            job = await tx.run(_LOCK_JOB, {"job_id": row.job_id})
-            if not job or job[0].version != row.job_version:
-                return False
-            return bool(await tx.run(_CHAIN, params))
+            return bool(await tx.run(lock, key)) and bool(await tx.run(land, params))
 
         return await self._database.transaction(body, repeat_unknown=True)
 

@@ -20,7 +20,7 @@ class Kind(Enum):
     READ = "read"  # changes nothing
     ACT = "act"  # a dispatcher's write: every mutating branch is fenced by its own term row, FOR SHARE
     LAND = "land"  # inserts into `due` without a term: the floor row is read FOR SHARE in the same statement
-    REPAIR = "repair"  # the reconciler's: moves a due row from below the watermark to the floor, by its whole key
+    REPAIR = "repair"  # the reconciler's: moves or inserts one row, guarded by a comparison of its own, and audited
     TERM = "term"  # opens and closes terms by compare-and-set
     WRITE = "write"  # any other write of the API or of set-up
     SCHEMA = "schema"  # DDL

@@ -204,6 +204,12 @@ BAD_BY_KIND = {
         Kind.WRITE,
         "UPDATE shard_floors AS l SET floor = 0 WHERE l.shard = CAST(:s AS BIGINT)",
     ),
+    "a write that makes a run stand": (
+        "kinds",
+        Kind.WRITE,
+        f"""INSERT INTO open_runs (shard, job_id, run_id) SELECT r.shard, r.job_id, r.run_id FROM runs r {BY_KEY}
+            ON CONFLICT (shard, job_id, run_id) DO NOTHING""",
+    ),
     "a term closed by another kind": (
         "terms",
         Kind.ACT,
@@ -233,34 +239,3 @@ BAD_BY_KIND = {
 def test_a_statement_that_does_more_than_its_kind_is_found(name: str) -> None:
     rule, kind, sql = BAD_BY_KIND[name]
     assert rule in rules_broken(sql, kind)
-
-
-REPAIR = f"""
-    WITH {LANDING}, moved AS (
-      UPDATE due AS d SET bucket = GREATEST(i.bucket, lands.floor)
-      FROM unnest(CAST(:shards AS BIGINT[]), CAST(:buckets AS BIGINT[]), CAST(:due_ats_us AS BIGINT[]),
-                  CAST(:ids AS UUID[])) AS i(shard, bucket, due_at_us, id)
-      {LANDS}
-      JOIN shard_marks m ON m.shard = i.shard
-      WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.id
-        AND d.bucket < m.watermark
-      RETURNING d.id
-    )
-    SELECT m.id FROM moved m
-"""
-
-
-@pytest.mark.parametrize(
-    ("was", "becomes", "rules"),
-    [
-        (" AND d.id = i.id", "", {"kinds", "7"}),
-        ("AND d.bucket < m.watermark", "", {"kinds"}),
-        ("d.bucket < m.watermark", "d.bucket < m.open_from_us", {"kinds"}),
-        ("GREATEST(i.bucket, lands.floor)", "i.bucket", {"landing"}),
-    ],
-    ids=["any row of a time", "what the owner may act on", "below another mark", "below the floor"],
-)
-def test_a_repair_moves_only_what_lies_below_the_watermark(was: str, becomes: str, rules: set[str]) -> None:
-    assert rules_broken(REPAIR, Kind.REPAIR) == set()
-    assert rules_broken(REPAIR, Kind.LAND) == {"kinds"}
-    assert rules_broken(REPAIR.replace(was, becomes), Kind.REPAIR) == rules

@@ -13,5 +13,6 @@ functions   the list of functions that both databases have alike
 kinds       a statement does only what its Kind says
 landing     nothing is put into `due` below the floor
 terms       who may change shard_terms, and how
+repair      the reconciler's write, without a term, is guarded by a comparison of its own (repair.py)
 registry    every SQL text of the room is a registered statement or a migration (source.py)
 """

@@ -98,36 +98,18 @@ def kinds_do_what_they_say(s: Parsed) -> Iterator[str]:
     if s.kind is Kind.SCHEMA:
         yield "DDL stands in a migration"
     for part in s.mutations:
-        if part.target == "due" and not isinstance(part.node, pg.InsertStmt):
-            if s.kind is Kind.REPAIR:
-                yield from _repair_faults(s, part)
-            elif s.kind is not Kind.ACT:
-                yield "only an ACT consumes or moves due rows"
+        if part.target == "due" and not isinstance(part.node, pg.InsertStmt) and s.kind not in (Kind.ACT, Kind.REPAIR):
+            yield "only an ACT consumes or moves due rows"
         if s.kind is Kind.WRITE and part.target == "due":
             yield "a WRITE that puts rows into due is a LAND"
+        if (
+            part.target == "open_runs"
+            and not isinstance(part.node, pg.DeleteStmt)
+            and s.kind not in (Kind.ACT, Kind.REPAIR)
+        ):
+            yield "only an ACT or a REPAIR makes runs stand"
         if s.kind is not Kind.ACT and part.target in ("shard_floors", "shard_marks") and not _only_founds(part):
             yield f"only an ACT moves {part.target}"
-
-
-def _repair_faults(s: Parsed, part: Part) -> Iterator[str]:
-    """A repair moves what nobody looks at any more: one row by its whole key, from below the watermark."""
-    if not isinstance(part.node, pg.UpdateStmt):
-        yield "a REPAIR deletes nothing"
-    block = next(part.own_blocks)
-    if not all(block.equated(part.target_alias, column) for column in s.catalog.primary_key("due")):
-        yield "a REPAIR moves due rows by their whole key"
-    marks = {source.alias for source in block.sources if source.relation == "shard_marks" and source.sure}
-    below = any(
-        isinstance(c, pg.A_Expr)
-        and c.kind == pg.AEXPR_OP
-        and operator_of(c) == "<"
-        and column_of(c.lexpr) == (part.target_alias, "bucket")
-        and (column_of(c.rexpr) or ("", ""))[0] in marks
-        and (column_of(c.rexpr) or ("", ""))[1] == "watermark"
-        for c in block.conditions
-    )
-    if not below:
-        yield "a REPAIR moves due rows only from below the watermark"
 
 
 def terms_change_by_claims_only(s: Parsed) -> Iterator[str]:
