@@ -19,10 +19,10 @@ from core.ids import hashes_range, run_id_ranges, shard_hashes
 from core.states import TermState
 from core.store.cluster import Cluster
 from core.store.database import Database
-from core.store.findings import Findings
+from core.store.findings import Findings, Walked
 from core.store.landing import Landing
 from core.store.marks import MarkKeeper
-from core.store.open_runs import OpenRuns
+from core.store.open_run_lists import OpenRunLists
 from core.store.overdue import DuePlace, Overdue
 from core.store.terms import Terms
 
@@ -39,7 +39,10 @@ FORGOTTEN_AFTER_S = 120.0
 FROZEN_AFTER_S = 30.0
 # Between two looks at what changes by itself: longer than two reports of a dispatcher.
 _LOOK_AGAIN_S = 1.0
+# Runs, ended ones too, that a pass walks through in each shard; and those that an operator's pass, which walks through
+# them all, reads at once.
 _WALKED_A_PASS = 5_000
+_WALKED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +72,36 @@ class Inspection:
         self._findings = Findings(database)
         self._terms = Terms(database)
         self._marks = MarkKeeper(database, owner="")
-        self._open_runs = OpenRuns(database, owner="")
+        self._open_runs = OpenRunLists(database)
         self._overdue = Overdue(database)
         self._chains = LostChains(database, cluster.scale, enumerator, clock)
-        self._walked: dict[int, UUID] = {}
+        self._walked: dict[int, UUID | None] = {}
 
     async def shard(self, shard: int, known: Known) -> list[Case]:
-        """Everything that is wrong with the rows of one shard. Raises Unavailable."""
+        """What is wrong with the rows of one shard: its terms, its due rows, the open runs that an adoption would find,
+        and the next step of a walk through all its runs, round and round. Raises Unavailable."""
         terms = await self._terms.history(shard)
-        cases = (
-            [Case(Finding(FindingKind.TERMS_DO_NOT_TILE, shard, f"shard {shard}", _of(terms)))] if _of(terms) else []
-        )
-        cases += [self._stray(row) for row in await self._findings.strays(shard)]
+        cases = await self._rows(shard, terms)
         marks = (await self._marks.read([shard])).get(shard)
         if marks is None:
             return cases
         hashes = await self._open_runs.peopled_hashes(shard_hashes(shard, self._cluster.shard_count))
         runs = await self._findings.open_runs(shard, run_id_ranges(hashes, marks.open_from_us))
-        cases += await self._resting([run for run in runs if run.is_resting])
-        cases += self._overdue_ones(runs, terms)
-        cases += await self._forgotten(runs, terms, known)
-        return cases + await self._unfound(shard)
+        step = await self._walk(shard, self._walked.get(shard), _WALKED_A_PASS)
+        self._walked[shard] = step.after
+        every = list({run.run_id: run for run in (*runs, *step.runs)}.values())
+        return cases + await self._of_runs(every, terms, known) + _not_standing(step)
+
+    async def rows(self, shard: int) -> list[Case]:
+        """What is wrong with the terms and the due rows of one shard. Raises Unavailable."""
+        return await self._rows(shard, await self._terms.history(shard))
+
+    async def runs(self, shard: int, after: UUID | None, known: Known) -> tuple[list[Case], UUID | None]:
+        """What is wrong with the next runs of one shard by id, ended ones being passed over, from the first one on
+        where `after` is None; and where to go on, None at the end. Remembers nothing. Raises Unavailable."""
+        terms = await self._terms.history(shard)
+        step = await self._walk(shard, after, _WALKED_AT_ONCE)
+        return await self._of_runs(step.runs, terms, known) + _not_standing(step), step.after
 
     async def frozen(self, shards: Sequence[int], known: Known) -> list[Case]:
         """The shards whose floor stands still, although the owner who should raise it reports. Looks twice.
@@ -128,11 +140,16 @@ class Inspection:
 
     # --- one kind each ---------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _stray(row: StrayRow) -> Case:
-        detail = f"of job {row.job_id} stands in bucket {row.bucket}, below the watermark {row.watermark}"
-        kind = FindingKind.DUE_BELOW_WATERMARK
-        return Case(Finding(kind, row.shard, f"due row {row.due_id}", detail, row.due_at_us), stray=row)
+    async def _rows(self, shard: int, terms: Sequence[TermRow]) -> list[Case]:
+        faults = "; ".join(faults_of_terms(terms))
+        finding = Finding(FindingKind.TERMS_DO_NOT_TILE, shard, f"shard {shard}", faults)
+        return ([Case(finding)] if faults else []) + [_stray(row) for row in await self._findings.strays(shard)]
+
+    async def _of_runs(self, runs: Sequence[SeenRun], terms: Sequence[TermRow], known: Known) -> list[Case]:
+        """`terms` were read before the runs: no run stays at home in a term that was closed by then."""
+        cases = await self._resting([run for run in runs if run.is_resting])
+        cases += self._overdue_ones(runs, terms)
+        return cases + await self._forgotten(runs, terms, known)
 
     async def _resting(self, runs: Sequence[SeenRun]) -> list[Case]:
         """Runs whose next attempt has no due row: none at its place, nor anywhere, while the run has not changed."""
@@ -144,9 +161,7 @@ class Inspection:
         found = await self._overdue.anywhere({run_id: run.shard for run_id, run in missing.items()})
         again = await self._findings.again([run_id for run_id in missing if run_id not in found])
         return [
-            self._case(
-                FindingKind.RETRY_WITHOUT_DUE_ROW, run, f"rests until attempt {run.attempt + 1}", run.not_before_us
-            )
+            _case(FindingKind.RETRY_WITHOUT_DUE_ROW, run, f"rests until attempt {run.attempt + 1}", run.not_before_us)
             for run_id, run in again.items()
             if run == missing[run_id]
         ]
@@ -160,14 +175,12 @@ class Inspection:
         for run in runs:
             home = homes.get(run.home_term)
             if run.is_leased and run.lease_until_us < now_us - LEASE_MARGIN_S * US_PER_S:
-                cases.append(self._case(FindingKind.LEASE_OVERRUN, run, f"attempt {run.attempt}", run.lease_until_us))
+                cases.append(_case(FindingKind.LEASE_OVERRUN, run, f"attempt {run.attempt}", run.lease_until_us))
             elif not run.is_resting and settled and home is not None and home.state is not TermState.OPEN:
                 detail = f"its home term {run.home_term} of {home.owner} is {home.state.name.lower()}"
-                cases.append(self._case(FindingKind.RUN_WITHOUT_HOME, run, detail, run.due_at_us))
+                cases.append(_case(FindingKind.RUN_WITHOUT_HOME, run, detail, run.due_at_us))
             elif run.is_leased and 0 < run.cancel_requested_us < now_us - CANCEL_MARGIN_S * US_PER_S:
-                cases.append(
-                    self._case(FindingKind.LOST_CANCEL, run, f"attempt {run.attempt}", run.cancel_requested_us)
-                )
+                cases.append(_case(FindingKind.LOST_CANCEL, run, f"attempt {run.attempt}", run.cancel_requested_us))
         return cases
 
     async def _forgotten(self, runs: Sequence[SeenRun], terms: Sequence[TermRow], known: Known) -> list[Case]:
@@ -180,7 +193,7 @@ class Inspection:
         await self._clock.sleep(_LOOK_AGAIN_S)
         again = await self._findings.again(list(suspects))
         return [
-            self._case(
+            _case(
                 FindingKind.FORGOTTEN_RUN,
                 run,
                 f"waits for nothing that {owners[run.home_term]} knows of",
@@ -190,19 +203,10 @@ class Inspection:
             if run == suspects[run_id] and _has_none(run, owners, known)
         ]
 
-    async def _unfound(self, shard: int) -> list[Case]:
-        """The next step of the walk through all runs of the shard, round and round."""
+    async def _walk(self, shard: int, after: UUID | None, limit: int) -> Walked:
         low, high = hashes_range(shard_hashes(shard, self._cluster.shard_count))
         first = UUID(int=max(0, low.int - 1))
-        after = self._walked.get(shard, first)
-        step = await self._findings.walk(shard, after, high, _WALKED_A_PASS)
-        self._walked[shard] = step.after or first
-        detail = "lies before the open-from mark, and does not stand in open_runs"
-        return [self._case(FindingKind.RUN_NOT_STANDING, run, detail, run.due_at_us) for run in step.unfound]
-
-    @staticmethod
-    def _case(kind: FindingKind, run: SeenRun, detail: str, since_us: int) -> Case:
-        return Case(Finding(kind, run.shard, f"run {run.run_id}", detail, since_us), run=run)
+        return await self._findings.walk(shard, after or first, high, limit)
 
     def _place(self, run: SeenRun) -> DuePlace:
         return DuePlace(run.shard, self._cluster.scale.bucket_of(run.not_before_us), run.not_before_us, run.run_id)
@@ -213,8 +217,19 @@ class Inspection:
         return {shard: m.floor for shard, m in (await self._marks.read(shards)).items() if m.floor < lowest}
 
 
-def _of(terms: Sequence[TermRow]) -> str:
-    return "; ".join(faults_of_terms(terms))
+def _case(kind: FindingKind, run: SeenRun, detail: str, since_us: int) -> Case:
+    return Case(Finding(kind, run.shard, f"run {run.run_id}", detail, since_us), run=run)
+
+
+def _stray(row: StrayRow) -> Case:
+    detail = f"of job {row.job_id} stands in bucket {row.bucket}, below the watermark {row.watermark}"
+    kind = FindingKind.DUE_BELOW_WATERMARK
+    return Case(Finding(kind, row.shard, f"due row {row.due_id}", detail, row.due_at_us), stray=row)
+
+
+def _not_standing(step: Walked) -> list[Case]:
+    detail = "lies before the open-from mark, and does not stand in open_runs"
+    return [_case(FindingKind.RUN_NOT_STANDING, run, detail, run.due_at_us) for run in step.unfound]
 
 
 def _heads(rows: Sequence[TermRow]) -> dict[int, TermRow]:

@@ -39,9 +39,11 @@ _UNREPAIRABLE = "no rule repairs this safely: it is for a person to judge"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a pass on request has come: the shards before `shard` are done, and then the jobs up to `job`."""
+    """How far a pass on request has come: the shards before `shard` are done, of this one the runs up to `run`, if any,
+    and after all shards the jobs up to `job`."""
 
     shard: int = 0
+    run: UUID | None = None
     job: UUID = _FIRST
 
 
@@ -144,15 +146,22 @@ class Reconciler:
 
         # At least one step each time, so that every part comes further.
         for shard in [each for each in wish.shards if each >= place.shard]:
-            found += await self._shard(shard, wish, _MOST_REPAIRS)
-            if is_enough():
-                return found, Place(shard + 1, place.job)
+            run = place.run if shard == place.shard else None
+            if run is None:
+                found += await self._settled(await self._inspection.rows(shard), wish, _MOST_REPAIRS)
+            while True:
+                cases, run = await self._inspection.runs(shard, run, self._known())
+                found += await self._settled(cases, wish, _MOST_REPAIRS)
+                if is_enough():
+                    return found, Place(shard + 1) if run is None else Place(shard, run)
+                if run is None:
+                    break
         after: UUID | None = place.job
         while after is not None:
             cases, after = await self._inspection.jobs(after, set(wish.shards))
             found += await self._settled(cases, wish, _MOST_REPAIRS)
             if is_enough() and after is not None:
-                return found, Place(self._cluster.shard_count, after)
+                return found, Place(self._cluster.shard_count, job=after)
         return found, None
 
     @property

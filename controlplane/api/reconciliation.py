@@ -6,6 +6,7 @@ That is the leader's business, who knows the dispatchers: another replica forwar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from tidewheel.v1 import admin_service_pb2
 
@@ -71,7 +72,7 @@ class Reconciliation:
         made = admin_service_pb2.ReconcileResponse(findings=[_encode(finding) for finding in found])
         if after is not None:
             listing = _listing(request, origin)
-            made.next_page_token = page_tokens.encode(listing, [after.shard, after.job.hex])
+            made.next_page_token = page_tokens.encode(listing, [after.shard, (after.run or after.job).hex])
         return made if call is None else await self._kept(call, made)
 
     async def _kept(self, call: Call, made: admin_service_pb2.ReconcileResponse) -> admin_service_pb2.ReconcileResponse:
@@ -102,8 +103,15 @@ class Reconciliation:
             key = page_tokens.decode(request.page_token, _listing(request, origin), shape=(int, str))
             if key is not None:
                 shard = page_tokens.within(int(key[0]), 0, self._cluster.shard_count + 1)
-                place = Place(shard, fields.uuid(str(key[1]), "page_token"))
+                place = _place(shard, fields.uuid(str(key[1]), "page_token"), self._cluster.shard_count)
         return sorted(request.shards) or list(self._cluster.shards), place
+
+
+def _place(shard: int, passed: UUID, shard_count: int) -> Place:
+    """`passed` is a run of the shard, or a job where the shards are done; the nil id where nothing is."""
+    if shard == shard_count:
+        return Place(shard, job=passed)
+    return Place(shard, run=passed if passed.int else None)
 
 
 def _listing(request: admin_service_pb2.ReconcileRequest, origin: Origin) -> tuple[object, ...]:

@@ -86,10 +86,10 @@ _AGAIN = statement(
     """,
 )
 _WALK = statement(
-    "walk_runs_for_unfound_ones",
+    "walk_runs_to_inspect",
     Kind.READ,
-    # The next runs of a shard by key, ended or not; of these the open ones before the open-from mark that do not stand
-    # in open_runs. A mark passes a run only after it stands there, so that one snapshot shows none.
+    # The next runs of a shard by key, ended or not; of these the open ones, with the open-from mark and whether they
+    # stand in open_runs. A mark passes a run only after it stands there, so that one snapshot shows none that does not.
     f"""
     WITH page AS (
       SELECT {_COLUMNS}
@@ -105,15 +105,14 @@ _WALK = statement(
            CAST(NULL AS BIGINT) AS scheduled_for_us, CAST(NULL AS BIGINT) AS due_at_us, CAST(NULL AS SMALLINT) AS state,
            CAST(NULL AS BIGINT) AS attempt, CAST(NULL AS BIGINT) AS home_term, CAST(NULL AS BIGINT) AS lease_until_us,
            CAST(NULL AS BIGINT) AS not_before_us, CAST(NULL AS BIGINT) AS cancel_requested_us,
-           CAST(NULL AS BOOLEAN) AS gated
+           CAST(NULL AS BOOLEAN) AS gated, CAST(NULL AS BOOLEAN) AS stands
     FROM last l
     UNION ALL
-    SELECT CAST(NULL AS UUID), m.open_from_us, {_COLUMNS}
+    SELECT CAST(NULL AS UUID), m.open_from_us, {_COLUMNS}, o.run_id IS NOT NULL
     FROM page r
     JOIN shard_marks m ON m.shard = r.shard
     LEFT JOIN open_runs o ON o.shard = r.shard AND o.job_id = r.job_id AND o.run_id = r.run_id
-    WHERE r.state IN (1, 2) AND r.shard = CAST(:shard AS BIGINT) AND o.run_id IS NULL
-      AND r.scheduled_for_us < m.open_from_us
+    WHERE r.state IN (1, 2) AND r.shard = CAST(:shard AS BIGINT)
     """,
 )
 _ACCOUNT_END = statement(
@@ -139,8 +138,10 @@ _MOST_RUNS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A step of the walk: open runs that nothing would find, and after which id to go on (None: the shard's end)."""
+    """A step of the walk: open runs, those of them that no adoption would find, and after which id to go on (None: the
+    shard's end)."""
 
+    runs: list[SeenRun]
     unfound: list[SeenRun]
     after: UUID | None
 
@@ -171,18 +172,26 @@ class Findings:
         return {row.run_id: _seen(row) for row in rows}
 
     async def walk(self, shard: int, after: UUID, high: UUID, limit: int) -> Walked:
-        """The next `limit` runs of a shard between two ids, looked through for open ones that no adoption finds."""
+        """Of the next `limit` runs of a shard between two ids, ended or not, the open ones."""
         params = {"shard": shard, "after": after, "high": high, "row_limit": limit}
         rows = await self._database.run(_WALK, params)
         last = next((row.last_id for row in rows if row.last_id is not None), None)
-        found = [(_seen(row), row.open_from_us) for row in rows if row.last_id is None]
-        unfound = [run for run, mark_us in found if not run.is_resting and run.keyed_ms < mark_us // 1000]
-        return Walked(unfound, last)
+        found = [(_seen(row), row.stands, row.open_from_us) for row in rows if row.last_id is None]
+        return Walked(
+            [run for run, _, _ in found],
+            [run for run, stands, mark_us in found if not stands and _is_passed(run, mark_us)],
+            last,
+        )
 
     async def account_end_us(self, job_id: UUID, version: int) -> int | None:
         """The last nominal instant that a job has accounted for, or where its version begins; None if it is gone."""
         rows = await self._database.run(_ACCOUNT_END, {"job_id": job_id, "version": version})
         return max(rows[0].from_us, rows[0].run_us, rows[0].skip_us) if rows else None
+
+
+def _is_passed(run: SeenRun, mark_us: int) -> bool:
+    """Whether an adoption that begins at the mark misses it. A resting one is found by its due row."""
+    return not run.is_resting and run.scheduled_for_us < mark_us and run.keyed_ms < mark_us // 1000
 
 
 def _seen(row: Row[Any]) -> SeenRun:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -12,16 +11,17 @@ import pytest
 from tidewheel.v1 import admin_service_pb2 as pb
 from tidewheel.v1 import job_pb2
 
+from controlplane import inspection
+from controlplane.api import reconciliation
 from core.buckets import NO_END
 from core.clock import US_PER_S
-from core.ids import chain_id, shard_hashes
+from core.coord.layout import Owner
+from core.ids import chain_id
 from tests.support.control_plane import SHARDS, ControlPlane, refused, settings_for
 from tests.support.played_dispatcher import Dispatcher
 from tests.support.polling import eventually
+from tests.support.reconciling import KIND, comes_to, kinds, now_us, own_everything, passed, plant_leased, plant_run
 from tools.servers.etcd import EtcdServer
-
-OPEN = 1
-KIND = pb.FindingKind
 
 
 @pytest.fixture
@@ -34,15 +34,8 @@ async def plane(database_url: str, isolation: str, etcd: EtcdServer) -> AsyncIte
 
 @pytest.fixture
 async def owners(plane: ControlPlane, eye: asyncpg.Connection, etcd: EtcdServer) -> AsyncIterator[list[Dispatcher]]:
-    """d1 owns every shard by SQL, since long ago, d2 none; both live and report, and carry nothing out. Floors and
-    watermarks stand far ahead: nobody is there to raise them."""
-    await eye.executemany(
-        "INSERT INTO shard_terms (shard, term, from_bucket, to_bucket, owner, op_id, state, opened_us, reason)"
-        " VALUES ($1, 1, 0, $2, 'd1', $3, $4, 1, 'first claim')",
-        [(shard, NO_END, uuid4(), OPEN) for shard in range(SHARDS)],
-    )
-    await eye.execute("UPDATE shard_floors SET floor = floor + 1000")
-    await eye.execute("UPDATE shard_marks SET watermark = watermark + 1000")
+    """d1 owns every shard by SQL, d2 none; both live and report, and carry nothing out."""
+    await own_everything(eye, "d1")
     joined = [await Dispatcher(etcd.endpoint, plane.settings.cluster.name, name).join() for name in ("d1", "d2")]
     for each in joined:
         each.report_to(plane.address)
@@ -55,65 +48,6 @@ async def owners(plane: ControlPlane, eye: asyncpg.Connection, etcd: EtcdServer)
     yield joined
     for each in joined:
         await each.leave()
-
-
-async def passed(plane: ControlPlane, *, reason: str = "", shards: tuple[int, ...] = ()) -> list[pb.Finding]:
-    """Every finding of one pass; without a reason a dry run."""
-    request = pb.ReconcileRequest(dry_run=not reason, reason=reason, shards=shards)
-    found: list[pb.Finding] = []
-    while True:
-        part = await plane.admin.Reconcile(request)
-        found += part.findings
-        if not part.next_page_token:
-            return found
-        request.page_token = part.next_page_token
-
-
-def kinds(found: list[pb.Finding]) -> list[tuple[str, int, bool]]:
-    return [(KIND.Name(one.kind).removeprefix("FINDING_KIND_"), one.shard, one.repaired) for one in found]
-
-
-async def comes_to(plane: ControlPlane, wanted: list[tuple[str, int, bool]], *, reason: str = "") -> list[pb.Finding]:
-    """The findings of the first pass that finds just this. On a busy machine the played dispatchers' reports may be
-    late, and they are not well for a moment."""
-
-    async def look() -> list[pb.Finding]:
-        found = await passed(plane, reason=reason)
-        return found if kinds(found) == wanted else []
-
-    answer: list[pb.Finding] = await eventually(look, what=f"a pass finds {wanted}")
-    return answer
-
-
-async def now_us(eye: asyncpg.Connection) -> int:
-    return int(await eye.fetchval("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"))
-
-
-async def plant_run(eye: asyncpg.Connection, shard: int, scheduled_us: int, **columns: Any) -> UUID:
-    """A run of a job of the shard's first hash; PENDING and ready unless told otherwise."""
-    first = shard_hashes(shard, SHARDS).start
-    run_id = UUID(int=(first << 112) | ((scheduled_us // 1000) << 64) | (uuid4().int & (2**64 - 1)))
-    values = {
-        "run_id": run_id,
-        "job_id": uuid4(),
-        "job_version": 1,
-        "shard": shard,
-        "cause": 1,
-        "scheduled_for_us": scheduled_us,
-        "due_at_us": scheduled_us,
-        "created_us": scheduled_us,
-        "state": 1,
-        "home_term": 1,
-        **columns,
-    }
-    places = ", ".join(f"${n}" for n in range(1, len(values) + 1))
-    await eye.execute(f"INSERT INTO runs ({', '.join(values)}) VALUES ({places})", *values.values())
-    return run_id
-
-
-async def plant_leased(eye: asyncpg.Connection, shard: int, scheduled_us: int, until_us: int, **columns: Any) -> UUID:
-    leased = {"state": 2, "attempt": 1, "lease_until_us": until_us, "token_hash": b"t", "worker": "w", "started_us": 1}
-    return await plant_run(eye, shard, scheduled_us, **leased, **columns)
 
 
 @pytest.mark.usefixtures("owners")
@@ -132,7 +66,8 @@ class TestAPass:
         await eye.execute("INSERT INTO due VALUES (3, 5, 25000000, $1, 1, $2, 1, 25000000)", uuid4(), uuid4())
         dry = await passed(plane)
         assert kinds(dry) == [("DUE_BELOW_WATERMARK", 3, False)]
-        assert "dry run" in dry[0].how
+        assert "stands in bucket 5, below the watermark" in dry[0].detail
+        assert dry[0].how == "dry run; else: a due row is landed at or above the floor"
         assert await eye.fetchval("SELECT bucket FROM due") == 5
         assert kinds(await passed(plane, reason="why")) == [("DUE_BELOW_WATERMARK", 3, True)]
         floor = await eye.fetchval("SELECT floor FROM shard_floors WHERE shard = 3")
@@ -149,6 +84,10 @@ class TestAPass:
         assert kinds(found) == [("TERMS_DO_NOT_TILE", 2, False), ("TERMS_DO_NOT_TILE", 4, False)]
         assert "[0, 7)" in found[0].detail
         assert "no term is open" in found[1].detail
+        assert {one.how for one in found} == {"no rule repairs this safely: it is for a person to judge"}
+        rows = await eye.fetch("SELECT shard, from_bucket, state FROM shard_terms WHERE shard IN (2, 4) ORDER BY shard")
+        assert [tuple(row) for row in rows] == [(2, 7, 1), (4, 0, 2)], "they are left alone"
+        assert await eye.fetchval("SELECT count(*) FROM shard_moves") == 0
 
     async def test_makes_a_run_stand_that_no_adoption_would_find(
         self, plane: ControlPlane, eye: asyncpg.Connection
@@ -156,10 +95,13 @@ class TestAPass:
         now = await now_us(eye)
         await eye.execute("UPDATE shard_marks SET open_from_us = $1", now - 60 * US_PER_S)
         run_id = await plant_leased(eye, 1, now - 90 * US_PER_S, now + 15 * US_PER_S)
-        assert kinds(await passed(plane)) == [("RUN_NOT_STANDING", 1, False)]
-        assert kinds(await passed(plane, reason="why")) in ([("RUN_NOT_STANDING", 1, True)], [])
-        assert kinds(await passed(plane, reason="why")) in ([("RUN_NOT_STANDING", 1, True)], [])
+        dry = await passed(plane)
+        assert kinds(dry) == [("RUN_NOT_STANDING", 1, False)]
+        assert dry[0].detail == "lies before the open-from mark, and does not stand in open_runs"
+        assert await eye.fetchval("SELECT count(*) FROM open_runs") == 0
+        assert kinds(await passed(plane, reason="why")) == [("RUN_NOT_STANDING", 1, True)]
         assert await eye.fetchval("SELECT run_id FROM open_runs") == run_id
+        assert kinds(await passed(plane)) == []
 
     async def test_orders_one_move_of_a_shard_whose_leases_nobody_reaps(
         self, plane: ControlPlane, eye: asyncpg.Connection
@@ -169,7 +111,9 @@ class TestAPass:
         for _ in range(2):
             await plant_leased(eye, 5, now - 90 * US_PER_S, now - 70 * US_PER_S)
         await plant_leased(eye, 6, now - 90 * US_PER_S, now - 20 * US_PER_S)
-        assert kinds(await passed(plane)) == [("LEASE_OVERRUN", 5, False)] * 2
+        dry = await passed(plane)
+        assert kinds(dry) == [("LEASE_OVERRUN", 5, False)] * 2
+        assert {one.detail for one in dry} == {"attempt 1"}
         assert await eye.fetchval("SELECT count(*) FROM shard_moves") == 0
         await comes_to(plane, [("LEASE_OVERRUN", 5, True)] * 2, reason="why")
         moves = await eye.fetch("SELECT shard, from_owner, to_dispatcher, author FROM shard_moves")
@@ -197,7 +141,9 @@ class TestAPass:
         await eye.execute("UPDATE shard_terms SET state = 2, to_bucket = 50 WHERE shard = 2")
         await eye.execute("INSERT INTO shard_terms VALUES (2, 2, 50, $1, 'd1', $2, 1, 1, 'takeover')", NO_END, uuid4())
         await plant_run(eye, 2, now)
-        assert kinds(await passed(plane)) == [("RUN_WITHOUT_HOME", 2, False)]
+        (found,) = await passed(plane)
+        assert kinds([found]) == [("RUN_WITHOUT_HOME", 2, False)]
+        assert found.detail == "its home term 1 of d1 is closed"
         await eye.execute("UPDATE shard_terms SET opened_us = $1 WHERE shard = 2 AND term = 2", now)
         assert kinds(await passed(plane)) == [], "its new owner is about to take it home"
 
@@ -205,7 +151,10 @@ class TestAPass:
         now = await now_us(eye)
         await eye.execute("UPDATE shard_marks SET open_from_us = 0")
         run_id = await plant_run(eye, 4, now, not_before_us=now + 20 * US_PER_S, attempt=1)
-        assert kinds(await passed(plane)) == [("RETRY_WITHOUT_DUE_ROW", 4, False)]
+        dry = await passed(plane)
+        assert kinds(dry) == [("RETRY_WITHOUT_DUE_ROW", 4, False)]
+        assert (dry[0].subject, dry[0].detail) == (f"run {run_id}", "rests until attempt 2")
+        assert await eye.fetchval("SELECT count(*) FROM due") == 0
         assert kinds(await passed(plane, reason="why")) == [("RETRY_WITHOUT_DUE_ROW", 4, True)]
         row = await eye.fetchrow("SELECT id, kind, due_at_us FROM due")
         assert row is not None
@@ -219,7 +168,10 @@ class TestAPass:
         before = await eye.fetchrow("DELETE FROM due RETURNING *")
         assert before is not None
         shard = before["shard"]
-        assert kinds(await passed(plane)) == [("LOST_CHAIN", shard, False)]
+        dry = await passed(plane)
+        assert kinds(dry) == [("LOST_CHAIN", shard, False)]
+        assert dry[0].detail == "version 1 has occurrences to come, and no due row stands for them"
+        assert await eye.fetchval("SELECT count(*) FROM due") == 0
         found = await passed(plane, reason="why")
         assert kinds(found) == [("LOST_CHAIN", shard, True)]
         assert found[0].subject == "job default/lost"
@@ -229,14 +181,73 @@ class TestAPass:
         assert kinds(await passed(plane)) == []
 
     async def test_tells_again_of_a_cancel_that_nobody_heeds(
-        self, plane: ControlPlane, eye: asyncpg.Connection
+        self, plane: ControlPlane, eye: asyncpg.Connection, owners: list[Dispatcher]
     ) -> None:
+        owner = owners[0]
+        owner.coord.publish_owner(Owner(3, 1, 0, "d1"))
+        await owner.coord.settled()
         now = await now_us(eye)
         await eye.execute("UPDATE shard_marks SET open_from_us = 0")
         late, early = now - 70 * US_PER_S, now - 20 * US_PER_S
-        await plant_leased(eye, 3, now, now + 15 * US_PER_S, cancel_requested_us=late)
+        unheeded = await plant_leased(eye, 3, now, now + 15 * US_PER_S, cancel_requested_us=late)
         await plant_leased(eye, 3, now, now + 15 * US_PER_S, cancel_requested_us=early)
-        assert kinds(await passed(plane, reason="why")) == [("LOST_CANCEL", 3, True)]
+        dry = await passed(plane)
+        assert kinds(dry) == [("LOST_CANCEL", 3, False)]
+        assert (dry[0].subject, dry[0].since.ToMicroseconds()) == (f"run {unheeded}", late)
+        assert dry[0].how == "dry run; else: the owner is told again"
+
+        async def told() -> list[str]:
+            found = await passed(plane, reason="why")
+            assert kinds(found) == [("LOST_CANCEL", 3, True)]
+            assert found[0].how == "its owner was told again"
+            return [run_id for hint in owner.hints for run_id in hint.canceled_run_ids]
+
+        assert set(await eventually(told)) == {str(unheeded)}
+
+    async def test_moves_a_shard_whose_owner_knows_of_no_run_that_waits(
+        self, plane: ControlPlane, eye: asyncpg.Connection, owners: list[Dispatcher]
+    ) -> None:
+        """Of what could start, that is: nobody forgets what rests, what waits for others of its job, what is new."""
+        now = await now_us(eye)
+        await eye.execute("UPDATE shard_marks SET open_from_us = 0")
+        long_ago = now - 130 * US_PER_S
+        forgotten = await plant_run(eye, 2, long_ago)
+        await plant_run(eye, 2, long_ago, gated=True)
+        await plant_run(eye, 2, now - 60 * US_PER_S)
+        (found,) = await comes_to(plane, [("FORGOTTEN_RUN", 2, False)])
+        assert (found.subject, found.since.ToMicroseconds()) == (f"run {forgotten}", long_ago)
+        assert found.detail == "waits for nothing that d1 knows of"
+        assert "the shard is moved" in found.how
+        owners[0].said["waiting_runs"] = 1
+        await comes_to(plane, [])
+        owners[0].said["waiting_runs"] = 0
+        (found,) = await comes_to(plane, [("FORGOTTEN_RUN", 2, True)], reason="why")
+        moves = await eye.fetch("SELECT shard, from_owner, to_dispatcher FROM shard_moves")
+        assert [tuple(move) for move in moves] == [(2, "d1", "d2")]
+
+    async def test_walks_through_all_runs_of_a_shard_in_many_parts(
+        self, plane: ControlPlane, eye: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However much has ended, and although each step reads a few rows only and each part takes one step."""
+        monkeypatch.setattr(inspection, "_WALKED_AT_ONCE", 3)
+        monkeypatch.setattr(reconciliation, "_BUDGET_S", 0.0)
+        now = await now_us(eye)
+        await eye.execute("UPDATE shard_marks SET open_from_us = $1", now - 60 * US_PER_S)
+        for number in range(20):
+            await plant_run(eye, 1, now - (200 + number) * US_PER_S, state=3, ended_us=1)
+        last = await plant_leased(eye, 1, now - 90 * US_PER_S, now + 15 * US_PER_S)
+        first = await plant_leased(eye, 1, now - 900 * US_PER_S, now + 15 * US_PER_S)
+        overrun = await plant_leased(eye, 6, now - 90 * US_PER_S, now - 70 * US_PER_S)
+        found = await passed(plane)
+        assert [(KIND.Name(one.kind).removeprefix("FINDING_KIND_"), one.subject) for one in found] == [
+            ("RUN_NOT_STANDING", f"run {first}"),
+            ("RUN_NOT_STANDING", f"run {last}"),
+            ("LEASE_OVERRUN", f"run {overrun}"),
+            ("RUN_NOT_STANDING", f"run {overrun}"),
+        ]
+        assert await eye.fetchval("SELECT count(*) FROM open_runs") == 0
+        await passed(plane, reason="why")
+        assert {row["run_id"] for row in await eye.fetch("SELECT run_id FROM open_runs")} == {first, last, overrun}
 
     async def test_moves_shards_whose_floor_stands_still(self, plane: ControlPlane, eye: asyncpg.Connection) -> None:
         await eye.execute("UPDATE shard_floors SET floor = floor - 1020 WHERE shard = 6")

@@ -38,7 +38,7 @@ PLANS: list[tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = [
     ),
     ("read_runs_to_inspect_again", {"run_ids": [LOW]}, {"runs": ("run_id =",)}),
     (
-        "walk_runs_for_unfound_ones",
+        "walk_runs_to_inspect",
         {"after": LOW, "high": HIGH, "shard": 0, "row_limit": 10},
         {"runs": ("run_id >", "run_id <"), "open_runs": ("shard =", "run_id =")},
     ),
@@ -57,7 +57,7 @@ PLANS: list[tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = [
     (
         "land_lost_chain",
         {**LANDED, **AUDIT, "job_id": LOW, "job_version": 1, "scheduled_for_us": 1},
-        {"due": ("shard =", "bucket >=")},
+        {"due": ("shard =", "bucket >="), "jobs": ("job_id =",)},
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from core.store.findings import Findings
 from core.store.landing import Landing
 from core.store.repairs import Repairs
 from tests.support.clock import ManualClock
+from tests.support.raw_statements import Call, connect, fetch, until_waiting
 from tests.support.store_world import NOW_US, SHARDS, Job, StoreWorld, fire_chain, fire_run, grant
 
 NOBODY = UUID(int=0)
@@ -147,6 +149,33 @@ class TestRestingRuns:
         await world.plant_retry(job, run.run_id, NOW_US + 3_600 * US_PER_S)
         assert not await repairs(world).land_retry(run, world.bucket, "why")
 
+    async def test_land_once_though_the_floor_rises_between_two_repairs(self, world: StoreWorld) -> None:
+        """The second one waits for the first, and must see its row, although it would put its own elsewhere."""
+        job = await world.plant_job()
+        run = await resting(world, job)
+        rival = await connect(world.database.config, "rival")
+        binds = {
+            "landing_shards": [0],
+            "run_id": run.run_id,
+            "shard": 0,
+            "attempt": run.attempt,
+            "not_before_us": run.not_before_us,
+            "bucket": world.bucket + 3,
+            "namespace": "",
+            "now_us": NOW_US,
+            "audit_id": NOBODY,
+            "actor": "rival",
+            "action": "",
+            "note": "",
+        }
+        async with rival.transaction():
+            assert await fetch(rival, Call("land_missing_retry", binds))
+            second = asyncio.ensure_future(repairs(world).land_retry(run, world.bucket, "why"))
+            await until_waiting(world.eye, world.database.config.application_name)
+        await rival.close()
+        assert not await second
+        assert [each.bucket for each in await world.due()] == [world.bucket + 3]
+
 
 class TestRunsThatNoAdoptionFinds:
     async def walked(self, world: StoreWorld, after: UUID = NOBODY, limit: int = 100) -> Any:
@@ -162,20 +191,22 @@ class TestRunsThatNoAdoptionFinds:
         await world.plant_run(job, scheduled_for_us=NOW_US - 61 * US_PER_S, state=RunState.SUCCEEDED)
         await world.plant_run(job)
         await world.eye.execute("UPDATE shard_marks SET open_from_us = 0")
-        assert (await self.walked(world)).unfound == [], "the mark does not pass it"
+        before = await self.walked(world)
+        assert (len(before.runs), before.unfound) == (2, []), "two are open, and the mark does not pass them"
         await self.mark(world)
         (run,) = (await self.walked(world)).unfound
         assert run.run_id == old
-        assert await repairs(world).stand(run, "why")
+        assert [await repairs(world, seed).stand(run, "why") for seed in (5, 6)] == [True, False]
         assert (await self.walked(world)).unfound == []
         assert [row["run_id"] for row in await world.rows("open_runs")] == [old]
         assert await audited(world) == [("controlplane-1", "reconcile.stand", str(old))]
 
     async def test_rest_and_need_not_stand(self, world: StoreWorld) -> None:
         """Their due row stands for them until they wake."""
-        await resting(world, await world.plant_job(), scheduled_for_us=NOW_US - 60 * US_PER_S)
+        run = await resting(world, await world.plant_job(), scheduled_for_us=NOW_US - 60 * US_PER_S)
         await self.mark(world)
-        assert (await self.walked(world)).unfound == []
+        seen = await self.walked(world)
+        assert (seen.runs, seen.unfound) == ([run], [])
 
     async def test_that_end_meanwhile_do_not_stand(self, world: StoreWorld) -> None:
         old = await world.plant_run(await world.plant_job(), scheduled_for_us=NOW_US - 60 * US_PER_S)

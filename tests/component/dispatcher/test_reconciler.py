@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from controlplane.hints import Hints, HintSink
 from controlplane.inspection import Inspection
 from controlplane.leader import Seat
 from controlplane.membership import Roster
-from controlplane.reconciler import Reconciler, Remedies
+from controlplane.reconciler import Place, Reconciler, Remedies, Wish
 from controlplane.repair_moves import RepairMoves
 from core.clock import US_PER_S, ClockReading, DatabaseClock, SystemClock
 from core.enumerator import Enumerator
@@ -19,7 +20,7 @@ from core.store.cluster import read_cluster
 from core.store.moves import Moves
 from core.store.repairs import Repairs
 from tests.support.dispatcher_room import Room, now_us
-from tests.support.moves import belongs_to, ordered
+from tests.support.moves import EVERY, belongs_to, ordered
 from tests.support.polling import eventually
 from tests.support.scripted_worker import ScriptedWorker, failure, success
 
@@ -36,7 +37,7 @@ class NoHints:
         """Nobody is told."""
 
 
-async def reconciler(room: Room, *names: str) -> Reconciler:
+async def reconciler(room: Room, *names: str, hints: HintSink | None = None) -> Reconciler:
     """Of a leader to whom these dispatchers are well. It orders no moves: it has no picture."""
     clock = DatabaseClock(SystemClock())
     now_s = clock.monotonic_s()
@@ -47,7 +48,7 @@ async def reconciler(room: Room, *names: str) -> Reconciler:
     remedies = Remedies(
         Repairs(room.database, clock, rand, "controlplane-1"),
         RepairMoves(Moves(room.database, clock), seat, clock, rand, "controlplane-1"),
-        NoHints(),
+        hints or NoHints(),
     )
     inspection = Inspection(room.database, cluster, clock, Enumerator())
     return Reconciler(cluster, clock, inspection, remedies, seat, every_s=1.0)
@@ -63,7 +64,15 @@ async def test_a_busy_system_whose_shards_move_to_and_fro_shows_nothing_and_is_n
         while not ended.is_set():
             found.extend(await looks.sweep())
 
-    looking = asyncio.ensure_future(look_on())
+    async def look_through() -> None:
+        """As an operator does, through all runs."""
+        while not ended.is_set():
+            place: Place | None = Place()
+            while place is not None:
+                some, place = await looks.part(Wish(sorted(EVERY), dry_run=False, reason="to be sure"), place, 0.05)
+                found.extend(some)
+
+    looking = asyncio.gather(look_on(), look_through())
     retry = Retry(max_attempts=5, first_delay_us=500_000, max_delay_us=500_000, jitter=0.0)
     async with (
         ScriptedWorker(first.address, "worker-1", work=success, slots=200) as at_first,
@@ -154,3 +163,25 @@ async def test_a_shard_is_moved_only_for_what_two_passes_in_a_row_have_found(roo
         assert second.how == "this replica does not lead any more", "it would be moved now"
         await room.eye.execute("UPDATE runs SET lease_until_us = $2 WHERE run_id = $1", run_id, now_us())
         assert await looks.sweep() == []
+
+
+async def test_a_cancel_of_which_its_owner_never_heard_reaches_the_worker(room: Room) -> None:
+    """The hint was lost, and the worker's lease was not renewed since: its owner has not looked at the row."""
+    owner = await room.owner("first")
+    hints = Hints(room.leader, SystemClock())
+    sending = asyncio.ensure_future(hints.run())
+    looks = await reconciler(room, owner.name, hints=hints)
+    async with ScriptedWorker(owner.address, "worker-1") as worker:
+        await worker.grant(1)
+        run_id = await room.trigger(await room.job())
+        given = await worker.assignment()
+        requested_us = now_us() - 70 * US_PER_S
+        await room.eye.execute("UPDATE runs SET cancel_requested_us = $2 WHERE run_id = $1", run_id, requested_us)
+        (finding,) = await looks.sweep()
+        assert (finding.kind, finding.since_us, finding.repaired) == (FindingKind.LOST_CANCEL, requested_us, True)
+        await eventually(lambda: bool(worker.cancels), what="the worker is told")
+        await worker.stop(given.ref)
+        await room.becomes(run_id, RunState.CANCELED)
+        assert await looks.sweep() == []
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
