@@ -145,6 +145,7 @@ async def _serve(base: _Base, stop: asyncio.Event) -> None:
     info = LeaderInfo(base.replica_id, settings.advertise or address)
     try:
         base.tasks.spawn(server.watch_health(base.clock), name="health")
+        base.tasks.spawn(parts.discovery.run(), name="discovery")
         log.info("%s listens on %s, metrics on %s", base.replica_id, address, monitor_address)
         start = _Start(asyncio.Event())
         base.tasks.spawn(_begin_or_tell(base, parts, info, start), name="start")

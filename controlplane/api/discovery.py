@@ -25,15 +25,31 @@ _FADES_IN_S = 3.0
 
 
 class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
-    """Shows the live dispatchers as etcd was last seen; an etcd that is away changes nothing."""
+    """Shows the live dispatchers as etcd was last seen; an etcd that is away changes nothing.
+
+    It looks all the time, whether any worker watches here or not: whom the first one to come needs may have vanished
+    from etcd before.
+    """
 
     def __init__(self, coord: CoordView, clock: Clock) -> None:
         self._coord = coord
         self._clock = clock
         self._streams: set[Wake] = set()
         self._known: dict[str, tuple[Member, float]] = {}
+        self._present = discovery_service_pb2.DispatcherList()
         self._planned: tuple[int, frozenset[str]] = (0, frozenset())
         self._closing = False
+
+    async def run(self) -> None:
+        """Look, for as long as the replica lives, and wake the streams when there is news."""
+        wake = Wake()
+        self._coord.subscribe(wake)
+        try:
+            while True:
+                self._look()
+                await wake.wait(self._clock, _TICK_S)
+        finally:
+            self._coord.unsubscribe(wake)
 
     def close(self) -> None:
         """End every stream, so that their workers turn to another replica."""
@@ -47,28 +63,30 @@ class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
         """Nothing is sent before etcd was read once: an empty list would send every worker away."""
         wake = Wake()
         told: discovery_service_pb2.DispatcherList | None = None
-        self._coord.subscribe(wake)
         self._streams.add(wake)
         try:
             while not self._closing:
-                present = self._present()
-                if self._coord.synced and present != told:
-                    told = present
-                    yield present
+                self._look()
+                if self._coord.synced and self._present != told:
+                    told = self._present
+                    yield told
                 await wake.wait(self._clock, _TICK_S)
         finally:
             self._streams.discard(wake)
-            self._coord.unsubscribe(wake)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "this replica is shutting down")
 
-    def _present(self) -> discovery_service_pb2.DispatcherList:
+    def _look(self) -> None:
         members = sorted(self._fading(), key=lambda member: member.dispatcher_id)
-        return discovery_service_pb2.DispatcherList(
+        present = discovery_service_pb2.DispatcherList(
             dispatchers=[
                 discovery_service_pb2.DispatcherAddress(dispatcher_id=member.dispatcher_id, address=member.address)
                 for member in members
             ]
         )
+        if present != self._present:
+            self._present = present
+            for wake in self._streams:
+                wake.set()
 
     def _fading(self) -> list[Member]:
         """Who lives, and who was seen a moment ago, or has shards, at an address that nobody else has taken since."""

@@ -6,6 +6,7 @@ One system for all of them: each test ends with the patient as a dispatcher amon
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -145,7 +146,12 @@ async def test_frozen_and_back_it_is_fenced_and_joins_again(live: AilingSystem) 
 
 async def test_without_its_etcd_session_it_keeps_its_shards_and_its_workers(live: AilingSystem) -> None:
     await _has_shards(live)
-    await asyncio.sleep(5)  # whatever the last test left to be placed
+    await eventually(lambda: _has_workers(live, 2), within_s=30, what="the workers have found it again")
+    async with _nothing_moves(live):
+        await _outlives_its_session(live)
+
+
+async def _outlives_its_session(live: AilingSystem) -> None:
     before = await live.owned_shards(live.patient)
     load = await SteadyLoad(live, 30).begin()
     await asyncio.sleep(2)
@@ -164,8 +170,26 @@ async def test_without_its_etcd_session_it_keeps_its_shards_and_its_workers(live
     assert load.late_s()[-1] < LATE_LIMIT_S / 3, "nobody had to take anything over"
 
 
+@contextlib.asynccontextmanager
+async def _nothing_moves(live: AilingSystem) -> AsyncIterator[None]:
+    """No planned move: what the last test left to be placed has come to rest, and only takeovers change an owner."""
+    async with open_api(live.fleet.addresses, 5.0) as api:
+        await api.admin("FreezeShards", admin_service_pb2.FreezeShardsRequest(reason="a test"))
+        try:
+            await eventually(lambda: _is_at_rest(live), within_s=30, what="no move is under way")
+            yield
+        finally:
+            await api.admin("UnfreezeShards", admin_service_pb2.UnfreezeShardsRequest(reason="over"))
+
+
+async def _is_at_rest(live: AilingSystem) -> bool:
+    return not await live.rows("SELECT 1 FROM shard_moves WHERE ended_us = 0")
+
+
 async def _has_workers(live: AilingSystem, count: int) -> bool:
-    return await live.metric(live.patient, "tidewheel_connected_workers") == count
+    connected = await live.metric(live.patient, "tidewheel_connected_workers")
+    assert connected == count, f"{connected:g} workers are connected"
+    return True
 
 
 async def _is_no_member(live: AilingSystem, who: str) -> bool:

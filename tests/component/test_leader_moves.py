@@ -4,6 +4,7 @@ that own their shards by SQL: right ends, whoever dies in between, and whoever l
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
@@ -16,6 +17,7 @@ import asyncpg
 import grpc
 import pytest
 from tidewheel.v1 import admin_service_pb2 as pb
+from tidewheel.v1.discovery_service_pb2 import WatchDispatchersRequest
 
 from core.clock import SystemClock
 from core.config import ControlPlaneSettings
@@ -238,6 +240,22 @@ class TestWhoeverDies:
         await pair.shared_out()
         assert (await pair.held())["d3"] == SHARDS
         await pair.assert_tiles()
+
+
+class TestALostSession:
+    async def test_who_begins_to_watch_afterwards_is_told_of_an_owner_that_still_reports(self, pair: System) -> None:
+        """Nobody watched while it was a member: the replica has to know its address all the same."""
+        before = await pair.held()
+        pair.owners["d1"].coord.withdraw("d1")
+        await pair.owners["d1"].coord.settled()
+        await asyncio.sleep(5)  # longer than one that has vanished is told of
+        call = pair.plane.discovery.WatchDispatchers(WatchDispatchersRequest())
+        told = (await asyncio.wait_for(call.read(), 10)).dispatchers
+        call.cancel()
+        assert {(each.dispatcher_id, each.address) for each in told} == {
+            (name, owner.address) for name, owner in pair.owners.items()
+        }
+        assert await pair.held() == before
 
 
 class TestDrains:
