@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from core.clock import Clock
 from core.errors import Conflict, Invalid, NotFound
 from core.ids import operation_audit_id
 from core.states import JobState, OperationEvent, SkipReason
+from core.store.cut_overs import fired_beyond, hold_jobs, tell_chains
 from core.store.database import Database, Transaction
 from core.store.job_changes import Decision, NextVersion, first_landing, following, stored_spec
 from core.store.jobs import JobRecord, job_record
@@ -47,18 +49,6 @@ _WALK_CALENDAR = statement(
     WHERE r.calendar_id = CAST(:calendar_id AS UUID) AND r.job_id > CAST(:after AS UUID)
     ORDER BY r.calendar_id, r.job_id
     LIMIT CAST(:row_limit AS BIGINT)
-    """,
-)
-_HOLD = statement(
-    "hold_jobs",
-    Kind.READ,
-    # By their keys, ascending, so that two batches wait for each other instead of blocking each other.
-    """
-    SELECT j.job_id
-    FROM unnest(CAST(:job_ids AS UUID[])) AS i(job_id)
-    JOIN jobs j ON j.job_id = i.job_id
-    WHERE j.deleted_us = 0
-    FOR UPDATE OF j
     """,
 )
 _READ = statement(
@@ -208,6 +198,7 @@ class JobBatches:
             now_us = self._clock.now_us()
             jobs = await _held(tx, found.job_ids)
             changes, faults = await _decided(tx, present.namespace, jobs, decision, now_us)
+            changes = await _settled(tx, present.namespace, changes, decision, now_us, self._scale)
             await _change(tx, present, changes, action, now_us)
             moved = Moved(
                 found.progress,
@@ -232,14 +223,19 @@ async def _held(tx: Transaction, job_ids: Sequence[UUID]) -> list[JobRecord]:
     """The jobs that still live, as they stand, and as they will stand until the transaction ends."""
     if not job_ids:
         return []
-    held = await tx.run(_HOLD, {"job_ids": sorted(job_ids)})
-    return [job_record(row) for row in await tx.run(_READ, {"job_ids": sorted(row.job_id for row in held)})]
+    held = await hold_jobs(tx, job_ids)
+    return [job_record(row) for row in await tx.run(_READ, {"job_ids": sorted(held)})]
 
 
 async def _decided(
-    tx: Transaction, namespace: str, jobs: Sequence[JobRecord], decision: Decision, now_us: int
+    tx: Transaction,
+    namespace: str,
+    jobs: Sequence[JobRecord],
+    decision: Decision,
+    now_us: int,
+    fired_us: Mapping[UUID, int] = MappingProxyType({}),
 ) -> tuple[list[_Change], list[str]]:
-    """What is to change, and what stands in the way of others."""
+    """What is to change, and what stands in the way of others. No job cuts over before its instant in `fired_us`."""
     faults: list[str] = []
     wishes = {}
     for job in jobs:
@@ -250,7 +246,7 @@ async def _decided(
     around = await gather(tx, namespace, wishes) if wishes else {}
     changes = []
     for job in (each for each in jobs if each.job_id in around):
-        cutover_us = max(now_us, job.cutover_us + 1)
+        cutover_us = max(now_us, job.cutover_us + 1, fired_us.get(job.job_id, 0))
         try:
             wanted = decision.version(job, around[job.job_id], cutover_us)
         except (Conflict, Invalid, NotFound) as fault:
@@ -259,6 +255,21 @@ async def _decided(
         if wanted is not None:
             changes.append(_Change(job, wanted, following(job, wanted, cutover_us)))
     return changes, faults
+
+
+async def _settled(
+    tx: Transaction, namespace: str, changes: Sequence[_Change], decision: Decision, now_us: int, scale: BucketScale
+) -> list[_Change]:
+    """The changes, with cut-overs beyond which nothing has been fired nor will be."""
+    await tell_chains(tx, [each.present for each in changes], now_us=now_us, scale=scale)
+    fired_us = await fired_beyond(tx, {each.after.job_id: each.after.cutover_us for each in changes})
+    if not fired_us:
+        return list(changes)
+    late = [each.present for each in changes if each.present.job_id in fired_us]
+    again, _ = await _decided(tx, namespace, late, decision, now_us, fired_us)
+    if len(again) < len(late):
+        raise RestartTransaction("what was decided does not hold at a later cut-over")
+    return [*(each for each in changes if each.present.job_id not in fired_us), *again]
 
 
 async def _change(

@@ -25,6 +25,7 @@ from core.states import DueKind, JobState, SkipReason
 from core.store.audit import AUDITED, Call, audited_params
 from core.store.calendar_jobs import refer
 from core.store.calendar_lookup import Contents
+from core.store.cut_overs import fired_beyond, hold_jobs, tell_chains
 from core.store.database import Database, Transaction
 from core.store.jobs import JobRecord, job_in
 from core.store.landing import Landing, land
@@ -203,6 +204,11 @@ class JobChanges:
             present = await job_in(tx, call.key.namespace, name)
             cutover_us = max(now_us, present.cutover_us + 1)
             wanted, contents = await self._decided(tx, call, present.job_id, present, decision, cutover_us)
+            if wanted is not None and (fired_us := await self._fired_beyond(tx, present, cutover_us, now_us)):
+                cutover_us = fired_us
+                wanted, contents = await self._decided(tx, call, present.job_id, present, decision, cutover_us)
+                if wanted is None:  # its chain has been told of a version
+                    raise RestartTransaction("what was decided does not hold at a later cut-over")
             if wanted is None:
                 answer_bytes = render(present, contents)
                 await answer(tx, call.key, answer_bytes)
@@ -239,6 +245,13 @@ class JobChanges:
         if minutes:
             around = around.with_load(await measure(tx, minutes, scale=self._scale, shard_count=self._shard_count))
         return decision.version(present, around, at_us), around.contents
+
+    async def _fired_beyond(self, tx: Transaction, present: JobRecord, cutover_us: int, now_us: int) -> int | None:
+        """The last instant that the present version has fired, if it lies after the cut-over. It fires none further."""
+        if await hold_jobs(tx, [present.job_id]) != {present.job_id: present.version}:
+            raise RestartTransaction("the job was changed in between")
+        await tell_chains(tx, [present], now_us=now_us, scale=self._scale)
+        return (await fired_beyond(tx, {present.job_id: cutover_us})).get(present.job_id)
 
     async def _landed(self, tx: Transaction, job: JobRecord, first: Occurrence | None, answer_bytes: bytes) -> Changed:
         if first is None:

@@ -390,6 +390,11 @@ _TABLES: Final[tuple[tuple[str, str], ...]] = (
         # would be so small that the planner reads it whole for every fence.)
         "CREATE INDEX IF NOT EXISTS shard_terms_by_state ON shard_terms (shard, state, term)",
     ),
+    (
+        "due_told_version",
+        # Who fires a chain must know of this version of its job, if any: a change of the job is under way, or was done.
+        "ALTER TABLE due ADD COLUMN IF NOT EXISTS told_version BIGINT",
+    ),
 )
 
 _TUNING: Final[tuple[tuple[str, str, str], ...]] = (

@@ -21,6 +21,7 @@ class Kind(Enum):
     ACT = "act"  # a dispatcher's write: every mutating branch is fenced by its own term row, FOR SHARE
     LAND = "land"  # inserts into `due` without a term: the floor row is read FOR SHARE in the same statement
     REPAIR = "repair"  # the reconciler's: moves or inserts one row, guarded by a comparison of its own, and audited
+    TELL = "tell"  # a change of a job: names its next version in a due row, by the whole key, and moves nothing
     TERM = "term"  # opens and closes terms by compare-and-set
     WRITE = "write"  # any other write of the API or of set-up
     SCHEMA = "schema"  # DDL

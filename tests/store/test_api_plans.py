@@ -121,6 +121,19 @@ async def test_versions_of_a_job_are_listed_in_the_order_of_their_key(crowded: S
 
 
 @both_modes
+async def test_a_change_tells_a_chain_by_its_key_and_looks_behind_its_cut_over(crowded: StoreWorld, mode: str) -> None:
+    ids = {"shards": [1], "ids": [JOB]}
+    found = await conditions(crowded, "find_chains_to_tell", mode, to_bucket=crowded.bucket, row_limit=1, **ids)
+    assert all(word in found["due"][0] for word in ("shard", "bucket >=", "bucket <"))
+    found = await conditions(crowded, "tell_chains", mode, buckets=[1], due_ats_us=[1], told_versions=[2], **ids)
+    assert all(word in found["due"][0] for word in ("shard", "bucket", "due_at_us", "id ="))
+    found = await conditions(crowded, "find_fired_beyond", mode, job_ids=[JOB], cutovers_us=[NOW_US])
+    assert all(word in found["runs"][0] for word in ("job_id", "scheduled_for_us >"))
+    assert "job_id" in found["skips"][0]
+    assert "sorts" not in found
+
+
+@both_modes
 async def test_what_a_job_ran_and_skipped_is_looked_for_among_its_own_rows(crowded: StoreWorld, mode: str) -> None:
     found = await conditions(crowded, "count_scheduled_runs", mode, job_ids=[JOB], most=100)
     assert len(found["runs"]) == 2

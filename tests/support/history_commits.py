@@ -19,7 +19,6 @@ TABLES = (
     "due",
     "attempts",
     "skips",
-    "jobs",
     "shard_terms",
     "shard_term_events",
     "shard_floors",

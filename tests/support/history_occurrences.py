@@ -25,15 +25,13 @@ CHANGES = {"create", "edit", "pause", "resume", "delete"}
 class Span:
     """Instants in (after_us, until_us] of one version: what occurs there (None: nothing, the job is deleted).
 
-    Its edit committed at `edited_us`. Its occurrences up to `may_until_us`, when the next edit committed, may run too.
+    The next version takes over behind whatever was fired before its edit committed: nothing may run beyond `until_us`.
     """
 
     job_id: str
     version: int
     after_us: int
     until_us: int
-    edited_us: int
-    may_until_us: int
     schedule: Periodic | None
     overlap: str
     paused: bool
@@ -70,10 +68,8 @@ class OccurrenceJudge:
                 expected[span.job_id].add(at_us)
                 if not span.paused:
                     self._owed(span.job_id, at_us, span)
-                elif self._runs[span.job_id][at_us] and at_us > span.edited_us:
+                elif self._runs[span.job_id][at_us]:
                     self._say(Invariant.NONE_INVENTED, f"ran at {at_us}, while the job was paused", span)
-            # What was due when the next version had taken over, and its edit had not committed, may go either way.
-            expected[span.job_id].update(span.schedule.between(span.until_us, span.may_until_us))
         for job_id, by_instant in self._runs.items():
             self._repeated(job_id, by_instant, expected.get(job_id))
         self._at_rest()
@@ -175,15 +171,10 @@ class OccurrenceJudge:
                 row["version"],
                 row["cutover_us"],
                 until_us,
-                self._edited_us(row, row["cutover_us"]),
-                until_us if following is None else self._edited_us(following, until_us),
                 None if state is JobState.DELETED else schedule,
                 overlap,
                 state is JobState.PAUSED,
             )
-
-    def _edited_us(self, version: Row, otherwise_us: int) -> int:
-        return self._writes.edited_us.get((version["job_id"], version["version"]), otherwise_us)
 
     def _cut_over(self, said: Said, row: Row) -> None:
         within = said.called_us - CLOCK_US <= row["cutover_us"]

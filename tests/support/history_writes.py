@@ -39,8 +39,6 @@ class Writes:
         # (job id, first instant of a skip) -> whether another run of the job was open as it was decided.
         self.beside_open_run: dict[tuple[str, int], bool] = {}
         self._last_ended_us: dict[str, int] = {}
-        # (job id, version) -> when the edit that made it committed.
-        self.edited_us: dict[tuple[str, int], int] = {}
         self._at_us = 0
 
     def judge(self) -> list[Violation]:
@@ -64,8 +62,6 @@ class Writes:
         self._run_rows(by_table["runs"], by_table["attempts"])
         for change in by_table["skips"]:
             self._skip(change.row)
-        for change in by_table["jobs"]:
-            self.edited_us.setdefault((change.row["job_id"], change.row["version"]), self._at_us)
         for change in by_table["shard_floors"]:
             self._floor(change.row)
         for change in by_table["shard_marks"]:
@@ -153,12 +149,23 @@ class Writes:
             if change.verb == "INSERT":
                 self._land(change.row)
                 continue
+            if change.verb == "UPDATE" and change.old_key is None:
+                self._told(change.row)
+                continue
             key = _due_key(change.old_key or change.row)
             gone = self._forget(change.row["id"], key)
             if gone is not None:
                 self._consumed(gone, acting)
             if change.verb == "UPDATE":
                 self._land(change.row)
+
+    def _told(self, row: Row) -> None:
+        """A row that stays where it stands: a change of its job told it of the next version, and nothing else."""
+        standing = self._due[row["id"]]
+        before = standing.get(_due_key(row))
+        if before is None or before | {"told_version": row["told_version"]} != row:
+            self._say(Invariant.VALID_TERM, "a due row was changed by no owner", before, row)
+        standing[_due_key(row)] = row
 
     def _forget(self, row_id: str, key: tuple[int, int, int]) -> Row | None:
         gone = self._due[row_id].pop(key, None)

@@ -260,6 +260,7 @@ def _edit_overlooked(planter: Planter) -> None:
     """Firing does not look whether the job was changed."""
     for name in ("fire_and_move_chains", "fire_and_end_chains"):
         planter.sql(name, "AND j.version = i.expect_version", "")
+        planter.sql(name, "AND (d.told_version IS NULL OR d.told_version <= i.expect_version)", "")
 
 
 def _early(planter: Planter) -> None:

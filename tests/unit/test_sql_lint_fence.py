@@ -239,3 +239,31 @@ BAD_BY_KIND = {
 def test_a_statement_that_does_more_than_its_kind_is_found(name: str) -> None:
     rule, kind, sql = BAD_BY_KIND[name]
     assert rule in rules_broken(sql, kind)
+
+
+TELL = """
+    UPDATE due AS d SET told_version = i.told_version
+    FROM unnest(CAST(:shards AS BIGINT[]), CAST(:buckets AS BIGINT[]), CAST(:due_ats_us AS BIGINT[]),
+                CAST(:ids AS UUID[]), CAST(:told_versions AS BIGINT[]))
+      AS i(shard, bucket, due_at_us, id, told_version)
+    WHERE d.shard = i.shard AND d.bucket = i.bucket AND d.due_at_us = i.due_at_us AND d.id = i.id
+    RETURNING d.id
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("SET told_version = i.told_version", "SET bucket = i.bucket"),
+        ("SET told_version = i.told_version", "SET told_version = i.told_version, due_at_us = i.due_at_us"),
+        (" AND d.due_at_us = i.due_at_us", ""),
+        ("UPDATE due AS d", "UPDATE runs AS d"),
+        ("UPDATE due AS d SET told_version = i.told_version\n    FROM", "DELETE FROM due AS d USING"),
+    ],
+    ids=["moves", "moves a little", "any row of a bucket", "of another table", "deletes"],
+)
+def test_a_change_of_a_job_tells_due_rows_and_does_nothing_else(was: str, becomes: str) -> None:
+    assert rules_broken(TELL, Kind.TELL) == set()
+    assert "kinds" in rules_broken(TELL, Kind.WRITE)
+    assert was in TELL
+    assert "kinds" in rules_broken(TELL.replace(was, becomes), Kind.TELL)

@@ -81,7 +81,7 @@ def scans_of_due_are_bounded(s: Parsed) -> Iterator[str]:
 def landings_respect_the_floor(s: Parsed) -> Iterator[str]:
     landings = {part.name for part in s.parts if part.name and not part.target and _reads_floor(part)}
     for part in s.mutations:
-        if part.target != "due" or isinstance(part.node, pg.DeleteStmt):
+        if part.target != "due" or isinstance(part.node, pg.DeleteStmt) or s.kind is Kind.TELL:
             continue
         for place in _places_written(part):
             if not any(_at_or_above_floor(place, source, landings) for source in place.block.sources):
@@ -98,7 +98,11 @@ def kinds_do_what_they_say(s: Parsed) -> Iterator[str]:
     if s.kind is Kind.SCHEMA:
         yield "DDL stands in a migration"
     for part in s.mutations:
-        if part.target == "due" and not isinstance(part.node, pg.InsertStmt) and s.kind not in (Kind.ACT, Kind.REPAIR):
+        if s.kind is Kind.TELL:
+            yield from _tell_faults(s, part)
+        elif (
+            part.target == "due" and not isinstance(part.node, pg.InsertStmt) and s.kind not in (Kind.ACT, Kind.REPAIR)
+        ):
             yield "only an ACT consumes or moves due rows"
         if s.kind is Kind.WRITE and part.target == "due":
             yield "a WRITE that puts rows into due is a LAND"
@@ -110,6 +114,18 @@ def kinds_do_what_they_say(s: Parsed) -> Iterator[str]:
             yield "only an ACT or a REPAIR makes runs stand"
         if s.kind is not Kind.ACT and part.target in ("shard_floors", "shard_marks") and not _only_founds(part):
             yield f"only an ACT moves {part.target}"
+
+
+def _tell_faults(s: Parsed, part: Part) -> Iterator[str]:
+    """A change of a job lets the rows of its chain stand where they stand."""
+    if part.target != "due" or not isinstance(part.node, pg.UpdateStmt):
+        yield "a TELL updates due, and does nothing else"
+        return
+    if [t.name for t in map(unwrap_node, part.node.target_list) if isinstance(t, pg.ResTarget)] != ["told_version"]:
+        yield "a TELL sets told_version alone"
+    block = next(part.own_blocks)
+    if not all(block.equated(part.target_alias, column) for column in s.catalog.primary_key("due")):
+        yield "a TELL knows due rows by their whole key"
 
 
 def terms_change_by_claims_only(s: Parsed) -> Iterator[str]:
