@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Container, Sequence, Set
 from uuid import UUID
 
 from core.clock import US_PER_S
@@ -22,7 +22,7 @@ from core.store.open_runs import OpenRuns
 from core.telemetry.metrics import RefusedWrite
 from dispatcher.attempts import LiveAttempt
 from dispatcher.fence_watch import FenceWatch
-from dispatcher.holdings import HeldTerm
+from dispatcher.holdings import HeldTerm, Key
 from dispatcher.jobs import JobVersion
 from dispatcher.routes import WaitingRun
 from dispatcher.runtime import Memory, RestingRun, Runtime
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 # Also the number of job versions, payloads included, that are looked at together: below what Jobs keeps in any case.
 _CHUNK = 200
+# How often a pass asks again for runs that somebody else took to another home under its hands.
+_ROUNDS = 2
 # A statement whose answer was lost may still be at work in the server for so long (its own time limit, and some).
 _IN_FLIGHT_LIMIT_S = 4.0
 
@@ -45,6 +47,8 @@ class Adoption:
         self._watch = watch
         # By shard. Of two passes side by side, for two terms of ours, one could take home what the other has found.
         self._passing: dict[int, asyncio.Lock] = {}
+        # By shard, and another one: a worker's word does not wait for a pass, which may have thousands of runs to take.
+        self._naming: dict[int, asyncio.Lock] = {}
 
     async def adopt(self, held: HeldTerm, *, leaving: frozenset[int] = frozenset()) -> int:
         """Make `held` the home of every open run of its shard, and hold them all in memory; returns how many.
@@ -55,10 +59,16 @@ class Adoption:
         goes on where it stopped.
         """
         async with self._passing.setdefault(held.shard, asyncio.Lock()):
-            return 0 if held.leaving else await self._adopt(held, leaving)
+            if held.leaving:
+                return 0
+            async with self._naming.setdefault(held.shard, asyncio.Lock()):
+                pass  # what is being taken home to a term that is left by now is there, and will be found
+            with self._memory.readings.begin() as outdated:
+                return await self._adopt(held, leaving, outdated)
 
-    async def _adopt(self, held: HeldTerm, leaving: frozenset[int]) -> int:
+    async def _adopt(self, held: HeldTerm, leaving: frozenset[int], outdated: Set[UUID]) -> int:
         counts = (held.doubts, held.overflows)
+        waited = self._memory.waiting_under(held.key)
         rested = [run for run in self._memory.resting.values() if (run.shard, run.term) == held.key]
         settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
         hashes = await self._open_runs.peopled_hashes(shard_hashes(held.shard, self._runtime.cluster.shard_count))
@@ -67,8 +77,10 @@ class Adoption:
         found.sort(key=lambda run: (run.due_at_us, run.run_id))
         count = 0
         for start in range(0, len(found), _CHUNK):
-            count += await self._take_home(found[start : start + _CHUNK], held)
-        self._wake_rested(rested, {run.run_id for run in found})
+            count += await self._take_all_home(found[start : start + _CHUNK], held, leaving, outdated)
+        ids = {run.run_id for run in found}
+        self._wake_rested(rested, ids)
+        await self._forget_ended([run for run in waited if run.run_id not in ids], held)
         await self._clear_ended(held)
         held.resolved = (counts[0] if settled else counts[0] - 1, counts[1])
         self._memory.wakes.match.set()
@@ -81,8 +93,43 @@ class Adoption:
                 del self._memory.resting[run.run_id]
 
     async def adopt_named(self, held: HeldTerm, run_ids: Sequence[UUID]) -> int:
-        """Make `held` the home of just these runs, before their turn: their workers speak of them (rule 13)."""
-        return await self._take_home(await self._open_runs.named(held.shard, run_ids), held)
+        """Make `held` the home of just these runs, before their turn: their workers speak of them (rule 13).
+
+        Beside a pass for the same term either finds what the other has done. But no pass for the term after this one
+        reads meanwhile, and one that is being left takes nothing more: that pass would not find what comes home here.
+        """
+        async with self._naming.setdefault(held.shard, asyncio.Lock()):
+            with self._memory.readings.begin() as outdated:
+                adopted, _ = await self._take_home(await self._open_runs.named(held.shard, run_ids), held, outdated)
+        return len(adopted)
+
+    async def settle_refused(self) -> None:
+        """Read the rows of runs whose lease was refused: what is open still is taken up as it stands."""
+        unsettled = self._memory.unsettled
+        by_term: dict[Key, list[UUID]] = {}
+        for run in unsettled.values():
+            by_term.setdefault((run.shard, run.term), []).append(run.run_id)
+        for key, run_ids in by_term.items():
+            held = self._memory.holdings.get(key)
+            for start in range(0, len(run_ids), _CHUNK):
+                asked = {i: unsettled[i] for i in run_ids[start : start + _CHUNK] if i in unsettled}
+                if held is not None:
+                    await self.adopt_named(held, sorted(asked))
+                for run_id, run in asked.items():
+                    if unsettled.get(run_id) is run:
+                        del unsettled[run_id]
+
+    async def _forget_ended(self, unseen: Sequence[WaitingRun | RestingRun], held: HeldTerm) -> None:
+        """Forget runs that are believed to wait, and are open no more or at home elsewhere: no hint of it came."""
+        if not unseen:
+            return
+        rows = {run.run_id: run for run in await self._open_runs.named(held.shard, [run.run_id for run in unseen])}
+        still = {id(run) for run in self._memory.waiting_under(held.key)}
+        for run in unseen:
+            row = rows.get(run.run_id)
+            ours = row is not None and self._memory.holdings.get((row.shard, row.home_term)) is not None
+            if id(run) in still and not ours:
+                self._memory.canceled(run.run_id)
 
     async def _clear_ended(self, held: HeldTerm) -> None:
         ended = await self._open_runs.ended_standing(held.shard)
@@ -92,17 +139,42 @@ class Adoption:
         seen = await self._open_runs.clear([(held.shard, held.term, job_id, run_id) for job_id, run_id in ended])
         self._watch.note([held.key], seen, sent_s=sent_s, kind=RefusedWrite.STAND)
 
-    async def _take_home(self, chunk: Sequence[OpenRun], held: HeldTerm) -> int:
+    async def _take_all_home(
+        self, chunk: Sequence[OpenRun], held: HeldTerm, leaving: frozenset[int], outdated: Set[UUID]
+    ) -> int:
+        """Take a chunk home, and what the owner before took to its own term under our hands; returns how many came."""
+        adopted, missed = await self._take_home(chunk, held, outdated)
+        for _ in range(_ROUNDS):
+            if not missed or not held.acting or not self._is_served(held):
+                break
+            rows = [run for run in await self._open_runs.named(held.shard, missed) if run.home_term not in leaving]
+            more, missed = await self._take_home(rows, held, outdated)
+            adopted |= more
+        return len(adopted)
+
+    async def _take_home(
+        self, chunk: Sequence[OpenRun], held: HeldTerm, outdated: Set[UUID]
+    ) -> tuple[set[UUID], list[UUID]]:
+        """Returns the runs that came home, and those that were refused: ended, or taken home elsewhere meanwhile."""
         await self._memory.jobs.load((run.job_id, run.job_version) for run in chunk)
         foreign = [run for run in chunk if run.home_term != held.term and not _is_resting(run)]
-        adopted = {run.run_id: run for run in await self._rehome(foreign, held)} if foreign else {}
-        for run in chunk:
-            if run.home_term == held.term or _is_resting(run):
-                self._hold(run, held)
-            elif run.run_id in adopted:  # otherwise it ended, or is no longer ours
-                # Counted from the answer: the owner before may acknowledge heartbeats until the adoption commits.
-                self._hold(adopted[run.run_id], held, lease_until_us=self._full_lease_us())
-        return len(adopted)
+        adopted: dict[UUID, OpenRun] = {}
+        if foreign and self._is_served(held):
+            adopted = {run.run_id: run for run in await self._rehome(foreign, held)}
+        if self._is_served(held):  # else these runs are for whoever has the shard now
+            for run in chunk:
+                if run.run_id in outdated:
+                    continue
+                if run.home_term == held.term or _is_resting(run):
+                    self._hold(run, held)
+                elif run.run_id in adopted:
+                    # Counted from the answer: the owner before may acknowledge heartbeats until the adoption commits.
+                    self._hold(adopted[run.run_id], held, lease_until_us=self._full_lease_us())
+        return set(adopted), [run.run_id for run in foreign if run.run_id not in adopted]
+
+    def _is_served(self, held: HeldTerm) -> bool:
+        """Whether memory may hold runs under the term: it was neither dropped nor is it being left meanwhile."""
+        return self._memory.holdings.get(held.key) is held and not held.leaving
 
     async def _rehome(self, chunk: Sequence[OpenRun], held: HeldTerm) -> list[OpenRun]:
         until_us = self._full_lease_us()

@@ -161,6 +161,7 @@ class CompletionLoop:
         for position, (submission, live) in enumerate(known):
             if position in ended.states:
                 self._memory.attempts.remove(live)
+                self._memory.readings.outdate(live.run_id)
                 accepted.append((submission, pb.VERDICT_ACCEPTED, ""))
                 self._follow(items[position], live, ended.states[position], now_us)
             else:

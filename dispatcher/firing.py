@@ -191,8 +191,10 @@ class DueLoop:
             self._follow_chain(draft.item, row, fired.skipped.get(position))
         if made is not None and draft.job is not None:
             self._start(draft, draft.job, made, began_us, committed_us)
-        elif memory.resting.pop(row.id, None) is not None:  # canceled while it waited for its retry
-            memory.run_ended(row.job_id)
+        elif isinstance(draft.item, FireRun):  # canceled while it waited for its time
+            memory.readings.outdate(row.id)
+            if memory.resting.pop(row.id, None) is not None:
+                memory.run_ended(row.job_id)
 
     def _follow_chain(self, item: FireChain, row: DueRow, overlap: SkipReason | None) -> None:
         metrics = self._runtime.metrics

@@ -1,8 +1,8 @@
 """The matching loop: runs that wait meet credits that came.
 
 Woken by grants, by new waiting runs, and by its tick. Each pair is leased by one fenced statement a batch, one batch
-after the other, then delivered. A run that its gate keeps back goes behind it again. Runs that memory had no room for
-are read again from SQL once it has.
+after the other, then delivered. A run that its gate keeps back goes behind it again; one that is refused otherwise is
+not tried again before its row was read. Runs that memory had no room for are read again from SQL once it has.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class MatchLoop:
             if position in done.blocked and self._memory.holdings.get((run.shard, run.term)) is not None:
                 self._memory.gates.kept_back(run)
                 self._memory.open_gate(run.job_id)
-            else:  # canceled meanwhile, or no longer ours
+            elif (run.shard, run.term) in done.fences:
+                self._memory.refused(run)
+            else:  # no longer ours
                 self._memory.gates.forget(run)
                 self._memory.run_ended(run.job_id)
 

@@ -170,6 +170,7 @@ class Ownership:
         everything = now_s - self._swept_s >= _SWEEP_EVERY_S
         served = [h for h in self._memory.holdings if not h.leaving]
         wanted = [h for h in served if everything or h.doubtful or (h.overflowed and room)]
+        await self._adoption.settle_refused()
         if everything:
             self._swept_s = now_s
         if everything or room:

@@ -140,8 +140,10 @@ class ProgressLoop:
             held.stand_before_us = max(held.stand_before_us, bound_us)
         if self.quiet is not None:
             await self.quiet()  # what was planned before that is in memory now
-        keys = {h.key for h in passing}
         old = [r for r in self._memory.open_runs() if not r.stands_open and r.scheduled_for_us < bound_us]
+        # Under a term that was dropped nothing can be made to stand; the run may be at home in the one that passes.
+        stray = {r.shard for r in old if self._memory.holdings.get((r.shard, r.term)) is None}
+        keys = {h.key for h in passing if h.shard not in stray}
         old = [r for r in old if (r.shard, r.term) in keys]
         limit = self._runtime.settings.batch_limit
         for start in range(0, len(old), limit):

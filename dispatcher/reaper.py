@@ -42,7 +42,11 @@ class Reaper:
         for live in self._memory.attempts.due_for_check(now_us):
             held = self._memory.holdings.get((live.shard, live.term))
             if held is None:
-                self._memory.attempts.remove(live)  # its term was dropped while the assignment was on its way
+                # Its term was dropped while the assignment was on its way; the run may be at home in another of ours.
+                self._memory.attempts.remove(live)
+                others = self._memory.holdings.of_shard(live.shard)
+                if others:
+                    self._memory.doubt([other.key for other in others], self._runtime.clock.monotonic_s())
             elif held.acting and (live.unsent or live.lease_until_us <= now_us):
                 # Comes back if the ending is refused or the database is away.
                 self._memory.attempts.check_again(live, now_us + US_PER_S)

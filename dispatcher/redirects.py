@@ -162,22 +162,25 @@ class Redirects:
                     self.follow(live, holdings.get(live.run_id), sent_s)
 
     def doubt(self, live: LiveAttempt) -> None:
-        """A write for this attempt was refused though its term holds: look at its row soon."""
+        """A write for this attempt was refused though its term holds, or that is held no more: look at its row soon."""
         self._doubted[live.run_id] = live
         self._wake.set()
 
     def follow(self, live: LiveAttempt, holding: RunHolding | None, sent_s: float) -> None:
         """Let memory follow the row as it was read after `sent_s`: a lease, a cancel, a lost ending, a move."""
-        if holding is not None and live.attempt > holding.attempt:
-            return  # read before it was leased
+        over = live.lease_until_us <= self._runtime.clock.now_us()
+        if holding is not None and live.attempt > holding.attempt and not over:
+            return  # read before it was leased, surely not a whole lease ago
         if holding is None or holding.state is not RunState.LEASED or holding.attempt != live.attempt:
             self._memory.attempts.remove(live)
+            self._memory.readings.outdate(live.run_id)
             self._memory.run_ended(live.job_id)
             if holding is not None and holding.state in OPEN_RUN_STATES:
                 self._memory.doubt([live.key], self._runtime.clock.monotonic_s())
             return
         if holding.home_term != live.term and not self._is_at_home(holding):
             self._memory.attempts.remove(live)
+            self._memory.readings.outdate(live.run_id)
             self._part([live])
             return
         live.term = holding.home_term

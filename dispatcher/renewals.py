@@ -43,7 +43,7 @@ class RenewalLoop:
         self._memory = memory
         self._leases = leases
         self._watch = watch
-        # Told of each attempt whose renewal was refused though its term holds.
+        # Told of each attempt whose renewal was refused though its term holds, or whose term is held no more.
         self._doubt = doubt
         # Names the address of whoever may answer for an attempt whose row cannot be read here, or "".
         self._elsewhere = elsewhere
@@ -78,6 +78,8 @@ class RenewalLoop:
         return held.to_bucket == NO_END or live.home_proven_s >= since_s
 
     def _unproven(self, live: LiveAttempt, item: pb.Heartbeat) -> pb.Acknowledgement:
+        if self._memory.holdings.get(live.key) is None:  # an answer came after its term was dropped
+            self._doubt(live)
         address = "" if live.ending else self._elsewhere(live)
         return _redirect(item, address) if address else _retry(item)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from uuid import UUID
 
 from core.buckets import BucketScale
@@ -27,6 +28,7 @@ from dispatcher.fires import FireCounts
 from dispatcher.gates import Gates
 from dispatcher.holdings import HeldTerm, Holdings, Key
 from dispatcher.jobs import Jobs
+from dispatcher.readings import Readings
 from dispatcher.routes import Routes, WaitingRun
 
 
@@ -116,6 +118,10 @@ class Memory:
     unsent: dict[bytes, float] = field(default_factory=dict)
     # Open runs whose job cannot be read: they wait for its repair.
     unreadable: dict[UUID, RestingRun] = field(default_factory=dict)
+    # Runs whose lease was refused though their term holds: ownership reads their rows, and takes up what is open still.
+    unsettled: dict[UUID, WaitingRun] = field(default_factory=dict)
+    # Reads of open runs that are under way.
+    readings: Readings = field(default_factory=Readings)
     # What was fired lately.
     fires: FireCounts = field(default_factory=FireCounts)
 
@@ -146,14 +152,22 @@ class Memory:
             self._let_wait_for_credit(run)
 
     def canceled(self, run_id: UUID) -> None:
-        """A run that no worker holds was canceled: it waits for nothing any more."""
-        resting = self.resting.pop(run_id, None)
+        """A run was canceled, or is not ours any more: unless a worker holds it, it waits for nothing here."""
+        still = [kept.pop(run_id, None) for kept in (self.resting, self.unreadable)]
         run = self.routes.drop_run(run_id) or self.gates.drop_run(run_id)
         if run is not None:
             self.gates.forget(run)
-        gone = run or resting
-        if gone is not None:
-            self.run_ended(gone.job_id)
+        for job_id in {gone.job_id for gone in (run, *still) if gone is not None}:
+            self.readings.outdate(run_id)
+            self.run_ended(job_id)
+
+    def refused(self, run: WaitingRun) -> None:
+        """Its lease was refused under a term that holds: it was canceled, or is not what it was taken for."""
+        self.readings.outdate(run.run_id)
+        self.gates.forget(run)
+        self.run_ended(run.job_id)
+        self.unsettled[run.run_id] = run
+        self.wakes.own.set()
 
     def _let_wait_for_credit(self, run: WaitingRun) -> None:
         if not self.routes.wait(run):
@@ -187,8 +201,16 @@ class Memory:
         yield from self.routes.waiting_runs()
         yield from self.gates.waiting_runs()
         yield from self.matching.values()
+        yield from self.unsettled.values()
         yield from self.resting.values()
         yield from self.unreadable.values()
+
+    def waiting_under(self, key: Key) -> list[WaitingRun | RestingRun]:
+        """The open runs at home under a term that no worker holds and that do not rest."""
+        waiting: Iterable[WaitingRun | RestingRun] = chain(
+            self.routes.waiting_runs(), self.gates.waiting_runs(), self.unreadable.values()
+        )
+        return [run for run in waiting if (run.shard, run.term) == key]
 
     def cut(self, held: HeldTerm, to_bucket: int) -> None:
         """The range of a held term was split: what is due from `to_bucket` on is another term's."""
@@ -212,6 +234,6 @@ class Memory:
         self.routes.drop_term(shard, term)
         self.gates.drop_term(shard, term)
         self.attempts.drop_term(shard, term)
-        for resting in (self.resting, self.unreadable):
-            for run_id in [r.run_id for r in resting.values() if (r.shard, r.term) == (shard, term)]:
-                del resting[run_id]
+        for kept in (self.resting, self.unreadable, self.unsettled):
+            for run_id in [r.run_id for r in kept.values() if (r.shard, r.term) == (shard, term)]:
+                del kept[run_id]
