@@ -51,8 +51,13 @@ async def _loses_its_shards(live: AilingSystem) -> None:
 def _said(live: AilingSystem, reason: str) -> bool:
     """Whether a leader gave `reason` for taking the patient's shards."""
     who = live.owner_id(live.patient)
+    return any(f"{who} is to lose its shards: {reason}" in line for line in _told_to_lose(live))
+
+
+def _told_to_lose(live: AilingSystem) -> list[str]:
+    """What the leaders' logs say of who had to lose its shards, and why."""
     logs = [plane.child.log.read_text() for plane in live.control_planes]
-    return any(f"{who} is to lose its shards: {reason}" in log for log in logs)
+    return [line for log in logs for line in log.splitlines() if "is to lose its shards" in line]
 
 
 async def _judge(live: AilingSystem, load: SteadyLoad) -> None:
@@ -211,4 +216,4 @@ async def test_what_ails_everybody_moves_nothing(live: AilingSystem) -> None:
         database.thaw()
     load = await SteadyLoad(live, 6).begin()
     await load.judge(within_s=90)
-    assert await live.rows(taken) == before, "nobody was taken for sick alone"
+    assert await live.rows(taken) == before, f"nobody was taken for sick alone: {_told_to_lose(live)}"
