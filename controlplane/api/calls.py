@@ -141,32 +141,29 @@ class Calls:
 
         The last step of decoding: raises BadRequest with every fault that was noted before, or is found here.
         """
-        call = None
-        with faults.noted():
-            call = self._recorded(origin, request, namespace or "default", fields.note(note))
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
-        return call
+        return self._recorded(origin, request, faults, namespace or "default", "note", note)
 
     def cluster_mutation(self, origin: Origin, request: ClusterChange, faults: Violations) -> Call:
         """The record of a call that is to change something of the whole cluster; its `reason` must be given.
 
         The last step of decoding, as above.
         """
-        call = None
         if not request.reason.strip():
             faults.add("reason", "must say why: it stands in the audit")
-        with faults.noted():
-            call = self._recorded(origin, request, CLUSTER_NAMESPACE, fields.note(request.reason, "reason"))
-        faults.refuse()
-        assert call is not None, "nothing was wrong"
-        return call
+        return self._recorded(origin, request, faults, CLUSTER_NAMESPACE, "reason", request.reason)
 
-    def _recorded(self, origin: Origin, request: Change, namespace: str, note: str) -> Call:
+    def _recorded(
+        self, origin: Origin, request: Change, faults: Violations, namespace: str, note_field: str, note: str
+    ) -> Call:
+        request_id = ""
+        with faults.noted():
+            fields.note(note, note_field)
+            request_id = fields.request_id(request.request_id)
+        faults.refuse()
         body = request.SerializeToString(deterministic=True)
         key = RequestKey(
             namespace,
-            fields.request_id(request.request_id) or own_request_id(self._rand),
+            request_id or own_request_id(self._rand),
             origin.method,
             blake2b(body, digest_size=32, person=b"tw-request").digest(),
         )
