@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Protocol, TypeVar
+
 from tidewheel.v1 import admin_service_pb2
 
 from controlplane.api.calls import Calls, Origin
 from controlplane.api.placement_views import encode_rule
 from controlplane.api.servicers import Handlers
 from controlplane.api.violations import Violations
-from controlplane.placement_requests import PlacementRequests
+from controlplane.placement_requests import PlacementRequests, RenderRule
 from core.errors import Invalid
+from core.store.audit import Call
 from core.store.placement_rules import PlacementRule, PlacementRules
 
 _MOST_ID_CHARS = 128
+
+_OfDispatcher = admin_service_pb2.DrainDispatcherRequest | admin_service_pb2.UndrainDispatcherRequest
+_OfShards = admin_service_pb2.FreezeShardsRequest | admin_service_pb2.UnfreezeShardsRequest
+_Subject = TypeVar("_Subject", contravariant=True)
+
+
+class _Change(Protocol[_Subject]):
+    """What PlacementRequests does about a dispatcher or about shards: adds or lifts a rule."""
+
+    async def __call__(self, call: Call, subject: _Subject, /, *, render: RenderRule) -> bytes: ...
 
 
 class PlacementRuleChanges:
@@ -37,35 +50,25 @@ class PlacementRuleChanges:
         self, request: admin_service_pb2.DrainDispatcherRequest, origin: Origin
     ) -> admin_service_pb2.PlacementRule:
         """Let a dispatcher be emptied."""
-        faults = Violations()
-        with faults.noted():
-            check_dispatcher(request.dispatcher_id)
-        call = self._calls.cluster_mutation(origin, request, faults)
-        return _read(await self._requests.drain(call, request.dispatcher_id, render=_rendered))
+        return await self._of_dispatcher(request, origin, self._requests.drain)
 
     async def undrain(
         self, request: admin_service_pb2.UndrainDispatcherRequest, origin: Origin
     ) -> admin_service_pb2.PlacementRule:
         """Lift a drain, also of a dispatcher that is gone."""
-        faults = Violations()
-        with faults.noted():
-            check_dispatcher(request.dispatcher_id)
-        call = self._calls.cluster_mutation(origin, request, faults)
-        return _read(await self._requests.undrain(call, request.dispatcher_id, render=_rendered))
+        return await self._of_dispatcher(request, origin, self._requests.undrain)
 
     async def freeze(
         self, request: admin_service_pb2.FreezeShardsRequest, origin: Origin
     ) -> admin_service_pb2.PlacementRule:
         """Forbid planned moves of one shard, or of all."""
-        call = self._calls.cluster_mutation(origin, request, Violations())
-        return _read(await self._requests.freeze(call, _one_or_all(request), render=_rendered))
+        return await self._of_shards(request, origin, self._requests.freeze)
 
     async def unfreeze(
         self, request: admin_service_pb2.UnfreezeShardsRequest, origin: Origin
     ) -> admin_service_pb2.PlacementRule:
         """Lift the freeze of one shard, or that of all."""
-        call = self._calls.cluster_mutation(origin, request, Violations())
-        return _read(await self._requests.unfreeze(call, _one_or_all(request), render=_rendered))
+        return await self._of_shards(request, origin, self._requests.unfreeze)
 
     async def list_rules(
         self, request: admin_service_pb2.ListPlacementRulesRequest, origin: Origin
@@ -74,16 +77,28 @@ class PlacementRuleChanges:
         standing = await self._rules.standing()
         return admin_service_pb2.ListPlacementRulesResponse(rules=[encode_rule(rule) for rule in standing])
 
+    async def _of_dispatcher(
+        self, request: _OfDispatcher, origin: Origin, change: _Change[str]
+    ) -> admin_service_pb2.PlacementRule:
+        faults = Violations()
+        with faults.noted():
+            check_dispatcher(request.dispatcher_id)
+        call = self._calls.cluster_mutation(origin, request, faults)
+        return _read(await change(call, request.dispatcher_id, render=_rendered))
+
+    async def _of_shards(
+        self, request: _OfShards, origin: Origin, change: _Change[int | None]
+    ) -> admin_service_pb2.PlacementRule:
+        call = self._calls.cluster_mutation(origin, request, Violations())
+        one_or_all = request.shard if request.HasField("shard") else None
+        return _read(await change(call, one_or_all, render=_rendered))
+
 
 def check_dispatcher(dispatcher_id: str) -> str:
     """The id of a dispatcher as it is. Raises Invalid."""
     if not 1 <= len(dispatcher_id) <= _MOST_ID_CHARS or not dispatcher_id.isprintable():
         raise Invalid("dispatcher_id", f"must be 1 to {_MOST_ID_CHARS} printable characters")
     return dispatcher_id
-
-
-def _one_or_all(request: admin_service_pb2.FreezeShardsRequest | admin_service_pb2.UnfreezeShardsRequest) -> int | None:
-    return request.shard if request.HasField("shard") else None
 
 
 def _rendered(rule: PlacementRule) -> bytes:
