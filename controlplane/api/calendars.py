@@ -83,7 +83,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
         page = await self._calendars.page(request.namespace or "default", after=after or "", size=size)
         return pb.ListCalendarsResponse(
             calendars=[encode_calendar(each) for each in page.calendars],
-            next_page_token=page_tokens.encode(listing, [page.calendars[-1].name]) if page.more else "",
+            next_page_token=page_tokens.following(listing, page.calendars[-1].name if page.more else None),
         )
 
     async def _versions(
@@ -101,7 +101,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
         )
         return pb.ListCalendarVersionsResponse(
             versions=[encode_calendar(each) for each in page.calendars],
-            next_page_token=page_tokens.encode(listing, [page.calendars[-1].version]) if page.more else "",
+            next_page_token=page_tokens.following(listing, page.calendars[-1].version if page.more else None),
         )
 
     # --- changes ---------------------------------------------------------------------------------------------------

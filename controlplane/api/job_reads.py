@@ -55,5 +55,5 @@ class JobReads:
         contents = await self._reads.contents_of(page.jobs)
         return job_service_pb2.ListJobsResponse(
             jobs=[self._views.shown(job, contents) for job in page.jobs],
-            next_page_token=page_tokens.encode(listing, [page.more_after]) if page.more_after else "",
+            next_page_token=page_tokens.following(listing, page.more_after or None),
         )

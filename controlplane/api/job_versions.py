@@ -45,7 +45,7 @@ class JobVersionReads:
         page = await self._versions.page(job.job_id, before=NEWEST if before is None else before, size=size)
         return job_service_pb2.ListJobVersionsResponse(
             versions=[_shown(job, version) for version in page.versions],
-            next_page_token=page_tokens.encode(listing, [page.more_before]) if page.more_before else "",
+            next_page_token=page_tokens.following(listing, page.more_before or None),
         )
 
     async def compare(

@@ -91,7 +91,7 @@ class JobAnswers:
         page = await self._accounts.page(job, from_us if begin_us is None else begin_us, to_us, size)
         return job_service_pb2.GetJobLedgerResponse(
             entries=[encode_account(made) for made in page.accounts],
-            next_page_token="" if page.next_us is None else page_tokens.encode(listing, [page.next_us]),
+            next_page_token=page_tokens.following(listing, page.next_us),
             counts=[
                 job_service_pb2.LedgerCount(kind=KINDS[kind], occurrences=count)
                 for kind, count in counts(page.accounts)

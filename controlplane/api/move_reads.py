@@ -34,10 +34,7 @@ class MoveReads:
         listing = (origin.method, shard, request.open_only)
         size, after = page_tokens.page(request, listing, Violations(), (int, str), page_tokens.instant_and_id)
         page = await self._moves.page(after=after, size=size, shard=shard, open_only=request.open_only)
-        token = ""
-        if page.more_after is not None:
-            requested_us, move_id = page.more_after
-            token = page_tokens.encode(listing, [requested_us, move_id.hex])
         return admin_service_pb2.ListMovesResponse(
-            moves=[encode_move(each) for each in page.moves], next_page_token=token
+            moves=[encode_move(each) for each in page.moves],
+            next_page_token=page_tokens.following(listing, page.more_after),
         )

@@ -56,12 +56,9 @@ class OperationServicer(operation_service_pb2_grpc.OperationServiceServicer):
         listing = (origin.method, request.namespace or "default")
         size, after = page_tokens.page(request, listing, faults, (int, str), page_tokens.instant_and_id)
         page = await self._operations.page(request.namespace or "default", after=after, size=size)
-        token = ""
-        if page.more_after is not None:
-            created_us, operation_id = page.more_after
-            token = page_tokens.encode(listing, [created_us, operation_id.hex])
         return operation_service_pb2.ListOperationsResponse(
-            operations=[encode_operation(each) for each in page.operations], next_page_token=token
+            operations=[encode_operation(each) for each in page.operations],
+            next_page_token=page_tokens.following(listing, page.more_after),
         )
 
     async def _cancel(

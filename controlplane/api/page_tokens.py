@@ -44,6 +44,14 @@ def encode(listing: Sequence[object], key: Key) -> str:
     return urlsafe_b64encode(body).rstrip(b"=").decode()
 
 
+def following(listing: Sequence[object], after: str | int | tuple[int, UUID] | None) -> str:
+    """The token for what follows `after`, which the readers below read back; "" where nothing follows: None."""
+    if after is None:
+        return ""
+    parts = after if isinstance(after, tuple) else (after,)
+    return encode(listing, [part.hex if isinstance(part, UUID) else part for part in parts])
+
+
 def decode(token: str, listing: Sequence[object], *, shape: Sequence[type]) -> Key | None:
     """The key in a token, None for the first page. Raises Invalid for a token of another listing, or none at all."""
     if not token:

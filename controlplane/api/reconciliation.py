@@ -71,8 +71,8 @@ class Reconciliation:
         found, after = await self._reconciler.part(wish, place, _BUDGET_S)
         made = admin_service_pb2.ReconcileResponse(findings=[_encode(finding) for finding in found])
         if after is not None:
-            listing = _listing(request, origin)
-            made.next_page_token = page_tokens.encode(listing, [after.shard, (after.run or after.job).hex])
+            end = (after.shard, after.run or after.job)
+            made.next_page_token = page_tokens.following(_listing(request, origin), end)
         return made if call is None else await self._kept(call, made)
 
     async def _kept(self, call: Call, made: admin_service_pb2.ReconcileResponse) -> admin_service_pb2.ReconcileResponse:

@@ -75,12 +75,9 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
             await self._store.jobs.by_id(wish.namespace, job_id)
         query = RunQuery(job_id, wish.from_us, wish.to_us, wish.states)
         page = await self._store.reads.page(wish.namespace, query, after=wish.after, size=wish.size)
-        token = ""
-        if page.more_after is not None:
-            scheduled_for_us, run_id = page.more_after
-            token = page_tokens.encode(wish.listing, [scheduled_for_us, run_id.hex])
         return run_service_pb2.ListRunsResponse(
-            runs=[self._views.shown(run) for run in page.runs], next_page_token=token
+            runs=[self._views.shown(run) for run in page.runs],
+            next_page_token=page_tokens.following(wish.listing, page.more_after),
         )
 
     async def _attempts(

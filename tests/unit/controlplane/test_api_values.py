@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
@@ -128,6 +129,24 @@ class TestPageTokens:
     def test_give_the_key_back_to_their_own_listing(self, name: str, number: int) -> None:
         token = page_tokens.encode(self.LISTING, [number, name])
         assert page_tokens.decode(token, self.LISTING, shape=(int, str)) == [number, name]
+
+    @pytest.mark.parametrize(
+        ("after", "shape", "read"),
+        [
+            ("name", (str,), page_tokens.name),
+            (7, (int,), page_tokens.version),
+            ((7, UUID(int=5)), (int, str), page_tokens.instant_and_id),
+        ],
+    )
+    def test_lead_on_after_what_the_page_ended_with(
+        self, after: str | int | tuple[int, UUID], shape: tuple[type, ...], read: Callable[[page_tokens.Key], object]
+    ) -> None:
+        key = page_tokens.decode(page_tokens.following(self.LISTING, after), self.LISTING, shape=shape)
+        assert key is not None
+        assert read(key) == after
+
+    def test_there_are_none_after_the_last_page(self) -> None:
+        assert page_tokens.following(self.LISTING, None) == ""
 
     def test_of_nothing_are_the_first_page(self) -> None:
         assert page_tokens.decode("", self.LISTING, shape=(str,)) is None
