@@ -54,6 +54,10 @@ class Seat:
     loads: Loads | None = None
     wake: Wake | None = None
 
+    def leads(self) -> bool:
+        """Whether there is a tenure of this replica now."""
+        return self.membership is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Duties:

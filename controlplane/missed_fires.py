@@ -69,7 +69,7 @@ class Heard:
 
     @property
     def leads(self) -> bool:
-        return self._seat.membership is not None
+        return self._seat.leads()
 
     def __call__(self, dispatcher_id: str) -> bool:
         roster = self._seat.roster

@@ -96,7 +96,7 @@ class Reconciler:
     @property
     def leads(self) -> bool:
         """Whether this replica knows what a pass needs to know: it leads, and has looked who is alive."""
-        return self._seat.membership is not None and self._seat.picture is not None
+        return self._seat.leads() and self._seat.picture is not None
 
     async def run(self, metrics: ControlPlaneMetrics) -> None:
         """For ever: a pass now and then while this replica leads."""

@@ -1,6 +1,6 @@
 """Builds the services of the API that speak of jobs, and registers them: one place that knows who answers what.
 
-Called by process.py, which owns everything that these stand on, and runs the operations' runner.
+Called by assembly.py, which builds everything that these stand on; process.py runs the operations' runner.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AdminService: one servicer over handlers that have a duty each. Contract: proto/tidewheel/v1/admin_service.proto.
 
 Who answers what: cluster_reads.py, shard_reads.py, move_reads.py, shard_moves.py, placement_rules.py,
-reconciliation.py. Called by process.py.
+reconciliation.py. Called by assembly.py.
 """
 
 from __future__ import annotations

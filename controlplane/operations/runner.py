@@ -1,7 +1,7 @@
 """Goes on with operations: those that were asked for at this replica, and, while it leads, all that nobody is at.
 
 Two runners at one operation do no harm, since a step moves the operation's row by compare-and-set. A step that fails is
-tried again, later each time; an operation that cannot go on ends FAILED with the reason. Built by process.py; the API
+tried again, later each time; an operation that cannot go on ends FAILED with the reason. Built by services.py; the API
 calls `begin`, so that what is small is done when its call is answered.
 """
 
