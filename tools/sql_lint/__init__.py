@@ -6,13 +6,13 @@ function; its message begins with the rule's label:
 
 1 to 12     what one text for both databases must look like (portable.py for statements, ddl.py for migrations)
 14          migrations are single, idempotent steps
-21          a scan of `due` names its shard and both bucket bounds
+21          a scan of `due` names its shard and both bucket bounds (landing.py)
 22          a dispatcher's write is fenced by its own term row, FOR SHARE, in the same statement (fence.py)
 clock       the server's clock is recorded, never asked for a decision
 functions   the list of functions that both databases have alike
-kinds       a statement does only what its Kind says
-landing     nothing is put into `due` below the floor
-terms       who may change shard_terms, and how
+kinds       a statement does only what its Kind says (kinds.py)
+landing     nothing is put into `due` below the floor (landing.py)
+terms       who may change shard_terms (kinds.py), and how its rows are found (fence.py)
 repair      the reconciler's write, without a term, is guarded by a comparison of its own (repair.py)
 registry    every SQL text of the room is a registered statement or a migration (source.py)
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 import core.store
 from core.store.schema import LEDGER_DDL, MIGRATIONS, Migration
 from core.store.statement import STATEMENTS, Statement
-from tools.sql_lint import ddl, fence, portable, repair
+from tools.sql_lint import ddl, fence, kinds, landing, portable, repair
 from tools.sql_lint.catalog import Catalog, catalog_of
 from tools.sql_lint.findings import Finding
 from tools.sql_lint.parts import read
@@ -18,6 +18,8 @@ from tools.sql_lint.source import lint_sources
 from tools.sql_lint.tree import Unreadable, parse
 
 LEDGER = Migration(0, "schema_migrations", LEDGER_DDL)
+# What is asked of each statement.
+RULES = (*portable.RULES, *landing.RULES, *fence.RULES, *kinds.RULES, *repair.RULES)
 
 
 def registered() -> list[Statement]:
@@ -57,7 +59,7 @@ def lint_statement(statement: Statement, catalog: Catalog) -> Iterator[Finding]:
     except Unreadable as error:
         yield Finding(statement.name, _rule_of(error), f"is not in the grammar that both databases share: {error}")
         return
-    for rule, check in (*portable.RULES, *fence.RULES, *repair.RULES):
+    for rule, check in RULES:
         for text in dict.fromkeys(check(parsed)):
             yield Finding(statement.name, rule, text)
 

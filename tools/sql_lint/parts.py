@@ -74,6 +74,17 @@ class Block:
             for c in self.conditions
         )
 
+    def locks(self, source: Source) -> bool:
+        """Whether it is a SELECT that holds rows of the source FOR SHARE."""
+        if not isinstance(self.node, pg.SelectStmt):
+            return False
+        for clause in map(unwrap_node, self.node.locking_clause):
+            if isinstance(clause, pg.LockingClause) and clause.strength == pg.LCS_FORSHARE:
+                names = [r.relname for r in map(unwrap_node, clause.locked_rels) if isinstance(r, pg.RangeVar)]
+                if source.alias in names or (not names and len(self.sources) == 1):
+                    return True
+        return False
+
     def _is(self, node: Message, alias: str, column: str) -> bool:
         found = column_of(node)
         if found is None or found[1] != column:
