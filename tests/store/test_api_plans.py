@@ -6,58 +6,18 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.plans import both_modes, conditions
+from tests.support.plans import both_modes, conditions, crowd, of_postgresql
 from tests.support.store_world import NOW_US, StoreWorld
-from tools.sql_lint.lint import registered
 
-pytestmark = pytest.mark.usefixtures("on_postgresql")
+pytestmark = of_postgresql
 
-ROWS = 5_000
 JOB = UUID(int=7)
 
 
 @pytest.fixture
-def isolation() -> str:
-    """Plans are the same at every level."""
-    return "READ COMMITTED"
-
-
-@pytest.fixture
 async def crowded(world: StoreWorld) -> StoreWorld:
-    """Many jobs, most of them deleted, and many runs of many jobs, with fresh statistics."""
-    registered()
-    await world.eye.execute(
-        f"""INSERT INTO jobs
-              (job_id, namespace, name, hash, shard, version, state, cutover_us, created_us, updated_us, deleted_us)
-            SELECT gen_random_uuid(), 'n' || n % 3, 'job-' || n, 0, n % 4, 1, CASE WHEN n % 10 = 0 THEN 1 ELSE 3 END,
-                   0, 0, 0, CASE WHEN n % 10 = 0 THEN 0 ELSE n END
-            FROM generate_series(1, {ROWS}) AS n"""
-    )
-    await world.eye.execute("INSERT INTO job_versions SELECT job_id, 1, 1, '{}', '', 0, 0, '', '', '' FROM jobs")
-    await world.eye.execute(
-        f"""INSERT INTO calendars (calendar_id, namespace, name, version, created_us, updated_us)
-            SELECT gen_random_uuid(), 'n' || n % 3, 'calendar-' || n, 1, 0, 0 FROM generate_series(1, {ROWS}) AS n"""
-    )
-    await world.eye.execute(
-        f"""INSERT INTO skips SELECT gen_random_uuid(), n, n, 1, 1, 0, 0, 0 FROM generate_series(1, {ROWS}) AS n"""
-    )
-    await world.eye.execute(
-        f"""INSERT INTO due SELECT n % 4, $1::bigint + n % 100, 0, gen_random_uuid(), 1, gen_random_uuid(), 1, 0
-            FROM generate_series(1, {ROWS}) AS n""",
-        world.bucket,
-    )
-    await world.eye.execute(
-        f"""INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
-                              home_term, ended_us)
-            SELECT gen_random_uuid(), gen_random_uuid(), 1, n % 4, 1, $1::bigint - n, $1, $1, 3, 1, 1
-            FROM generate_series(1, {ROWS}) AS n""",
-        NOW_US,
-    )
-    await world.eye.execute(
-        f"INSERT INTO open_runs SELECT 0, gen_random_uuid(), gen_random_uuid() FROM generate_series(1, {ROWS}) AS n"
-    )
-    await world.eye.execute("ANALYZE")
-    return world
+    """Many jobs, most of them deleted, and many runs of many jobs."""
+    return await crowd(world, "jobs", "job_versions", "calendars", "skips", "due", "runs", "open_runs")
 
 
 @both_modes

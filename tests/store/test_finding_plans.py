@@ -7,18 +7,10 @@ from typing import Any
 import pytest
 
 from core.ids import hashes_range, shard_hashes
-from tests.support.plans import both_modes, conditions
+from tests.support.plans import both_modes, conditions, crowd, of_postgresql
 from tests.support.store_world import NOW_US, SHARDS, StoreWorld
-from tools.sql_lint.lint import registered
 
-pytestmark = pytest.mark.usefixtures("on_postgresql")
-
-
-@pytest.fixture
-def isolation() -> str:
-    """Plans are the same at every level."""
-    return "READ COMMITTED"
-
+pytestmark = of_postgresql
 
 # Statement, binds, table, words of its index condition.
 LOW, HIGH = hashes_range(shard_hashes(0, SHARDS))
@@ -64,27 +56,8 @@ PLANS: list[tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = [
 
 @pytest.fixture
 async def crowded(world: StoreWorld) -> StoreWorld:
-    """Many rows of everything, with fresh statistics."""
-    registered()
-    await world.eye.execute(
-        """INSERT INTO due SELECT n % 4, $1::bigint + n % 50, n, gen_random_uuid(), 1, gen_random_uuid(), 1, n
-           FROM generate_series(1, 5000) AS n""",
-        world.bucket,
-    )
-    await world.eye.execute(
-        """INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
-                             home_term, ended_us)
-           SELECT gen_random_uuid(), gen_random_uuid(), 1, n % 4, 1, n, n, n, 3, 1, 1
-           FROM generate_series(1, 5000) AS n"""
-    )
-    await world.eye.execute(
-        "INSERT INTO open_runs SELECT n % 4, gen_random_uuid(), gen_random_uuid() FROM generate_series(1, 2000) AS n"
-    )
-    await world.eye.execute(
-        "INSERT INTO skips SELECT gen_random_uuid(), n, n, 1, 1, 0, 1, 0 FROM generate_series(1, 5000) AS n"
-    )
-    await world.eye.execute("ANALYZE")
-    return world
+    """Many rows of everything."""
+    return await crowd(world, "due", "runs", "open_runs", "skips")
 
 
 @both_modes

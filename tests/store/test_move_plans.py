@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.support.plans import both_modes, conditions
+from tests.support.plans import ROWS, Lookup, both_modes, check, crowd, each_of, of_postgresql
 from tests.support.store_world import NOW_US, StoreWorld
-from tools.sql_lint.lint import registered
 
-pytestmark = pytest.mark.usefixtures("on_postgresql")
+pytestmark = of_postgresql
 
-ROWS = 5_000
 ID = UUID(int=7)
-
-
-@pytest.fixture
-def isolation() -> str:
-    """Plans are the same at every level."""
-    return "READ COMMITTED"
+MOVES = f"""
+    INSERT INTO shard_moves (move_id, shard, from_owner, from_term, to_dispatcher, cause, state, author, reason,
+                             request_id, requested_us, ended_us)
+    SELECT gen_random_uuid(), n, 'a', 1, 'b', 2, CASE WHEN n % 500 = 0 THEN 2 ELSE 4 END, '', '', '',
+           {NOW_US} - n, CASE WHEN n % 500 = 0 THEN 0 ELSE n END
+    FROM generate_series(1, {ROWS}) AS n"""
+RULES = f"INSERT INTO placement_rules SELECT 2, n::text, '', '', 0 FROM generate_series(1, {ROWS}) AS n"
 
 
 @pytest.fixture
 async def crowded(world: StoreWorld) -> StoreWorld:
-    """Many moves of which few are open, and many rules; with fresh statistics."""
-    registered()
-    await world.eye.execute(
-        f"""INSERT INTO shard_moves (move_id, shard, from_owner, from_term, to_dispatcher, cause, state, author, reason,
-                                     request_id, requested_us, ended_us)
-            SELECT gen_random_uuid(), n, 'a', 1, 'b', 2, CASE WHEN n % 500 = 0 THEN 2 ELSE 4 END, '', '', '',
-                   $1::bigint - n, CASE WHEN n % 500 = 0 THEN 0 ELSE n END
-            FROM generate_series(1, {ROWS}) AS n""",
-        NOW_US,
-    )
-    await world.eye.execute(
-        f"INSERT INTO placement_rules SELECT 2, n::text, '', '', 0 FROM generate_series(1, {ROWS}) AS n"
-    )
-    await world.eye.execute("ANALYZE")
-    return world
+    """Many moves of which few are open, and many rules."""
+    return await crowd(world, besides=(MOVES, RULES))
 
 
-# Statement, binds, table, words of its index condition.
-FOUND: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
+FOUND: list[Lookup] = [
     ("get_move", {"move_id": ID}, "shard_moves", ("move_id =",)),
     ("find_open_move", {"shard": 500}, "shard_moves", ("shard =",)),
     (
@@ -78,13 +62,9 @@ FOUND: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
 
 
 @both_modes
-@pytest.mark.parametrize(("name", "binds", "table", "words"), FOUND, ids=[each[0] for each in FOUND])
-async def test_rows_are_found_by_their_keys(
-    crowded: StoreWorld, mode: str, name: str, binds: dict[str, Any], table: str, words: tuple[str, ...]
-) -> None:
-    found = await conditions(crowded, name, mode, **binds)
-    assert all(word in condition for condition in found[table] for word in words)
-    assert "sorts" not in found
+@each_of(FOUND)
+async def test_rows_are_found_by_their_keys(crowded: StoreWorld, mode: str, lookup: Lookup) -> None:
+    await check(crowded, lookup, mode)
 
 
 async def test_open_moves_are_found_without_those_that_have_ended(crowded: StoreWorld) -> None:

@@ -3,78 +3,45 @@ rows there are."""
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.support.operation_store import OperationStore
-from tests.support.plans import both_modes, conditions
+from tests.support.plans import ROWS, Lookup, both_modes, check, crowd, each_of, of_postgresql
 from tests.support.store_world import NOW_US, StoreWorld
 
-pytestmark = pytest.mark.usefixtures("on_postgresql")
+pytestmark = of_postgresql
 
-ROWS = 5_000
 ID = UUID(int=7)
-
-
-@pytest.fixture
-def isolation() -> str:
-    """Plans are the same at every level."""
-    return "READ COMMITTED"
+CALENDAR_VERSIONS = "INSERT INTO calendar_versions SELECT calendar_id, 1, '{}', '', 0, '', '', '' FROM calendars"
+CALENDAR_JOBS = """
+    INSERT INTO calendar_jobs
+    SELECT c.calendar_id, j.job_id FROM jobs j JOIN calendars c ON c.name = 'calendar-1'"""
+OPERATIONS = f"""
+    INSERT INTO operations (namespace, operation_id, kind, state, subject, spec, progress, done, total, unchanged,
+                            created_us, updated_us, ended_us, author, note)
+    SELECT 'n' || n % 3, gen_random_uuid(), 2, CASE WHEN n % 1000 = 0 THEN 1 ELSE 2 END, '', '{{}}', '', 0, 0, 0,
+           n, n, CASE WHEN n % 1000 = 0 THEN 0 ELSE n END, '', '' FROM generate_series(1, {ROWS}) AS n"""
 
 
 @pytest.fixture
 async def crowded(world: StoreWorld) -> StoreWorld:
-    """Many jobs, calendars with many jobs, operations of which few are open, runs; with fresh statistics."""
-    assert OperationStore(world).backfills
-    eye = world.eye
-    await eye.execute(
-        f"""INSERT INTO jobs (job_id, namespace, name, hash, shard, version, state, cutover_us, created_us, updated_us)
-            SELECT gen_random_uuid(), 'n' || n % 3, 'job-' || n, 0, n % 4, 1, 1, 0, 0, 0
-            FROM generate_series(1, {ROWS}) AS n"""
-    )
-    await eye.execute("INSERT INTO job_versions SELECT job_id, 1, 1, '{}', '', 0, 0, '', '', '' FROM jobs")
-    await eye.execute(
-        """INSERT INTO calendars (calendar_id, namespace, name, version, created_us, updated_us)
-           SELECT gen_random_uuid(), 'n' || n % 3, 'c-' || n, 1, 0, 0 FROM generate_series(1, 300) AS n"""
-    )
-    await eye.execute("INSERT INTO calendar_versions SELECT calendar_id, 1, '{}', '', 0, '', '', '' FROM calendars")
-    await eye.execute(
-        "INSERT INTO calendar_jobs SELECT c.calendar_id, j.job_id FROM jobs j JOIN calendars c ON c.name = 'c-1'"
-    )
-    await eye.execute(
-        f"""INSERT INTO operations (namespace, operation_id, kind, state, subject, spec, progress, done, total,
-                                    unchanged, created_us, updated_us, ended_us, author, note)
-            SELECT 'n' || n % 3, gen_random_uuid(), 2, CASE WHEN n % 1000 = 0 THEN 1 ELSE 2 END, '', '{{}}', '', 0, 0,
-                   0, n, n, CASE WHEN n % 1000 = 0 THEN 0 ELSE n END, '', '' FROM generate_series(1, {ROWS}) AS n"""
-    )
-    await eye.execute(
-        f"""INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
-                              home_term, ended_us)
-            SELECT gen_random_uuid(), gen_random_uuid(), 1, n % 4, 1, $1::bigint - n, $1, $1, 3, 1, 1
-            FROM generate_series(1, {ROWS}) AS n""",
-        NOW_US,
-    )
-    await eye.execute(
-        f"INSERT INTO open_runs SELECT 0, gen_random_uuid(), gen_random_uuid() FROM generate_series(1, {ROWS}) AS n"
-    )
-    await eye.execute("ANALYZE")
-    return world
+    """Calendars, one of them with many jobs, operations of which few are open, and runs."""
+    tables = ("jobs", "job_versions", "calendars", "runs", "open_runs")
+    return await crowd(world, *tables, besides=(CALENDAR_VERSIONS, CALENDAR_JOBS, OPERATIONS))
 
 
-# Statement, binds, table, words of its index condition.
-FOUND: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
+FOUND: list[Lookup] = [
     (
         "get_calendar_by_name",
-        {"namespace": "n1", "name": "c-1", "wanted": 0},
+        {"namespace": "n1", "name": "calendar-1", "wanted": 0},
         "calendars",
         ("namespace", "deleted_us", "name ="),
     ),
     ("list_calendars", {"namespace": "n1", "after": "", "row_limit": 101}, "calendars", ("namespace", "name >")),
     (
         "list_calendar_versions",
-        {"namespace": "n1", "name": "c-1", "before": 9, "row_limit": 101},
+        {"namespace": "n1", "name": "calendar-1", "before": 9, "row_limit": 101},
         "calendar_versions",
         ("calendar_id", "version <"),
     ),
@@ -119,13 +86,9 @@ SORTED = ("list_calendar_versions",)
 
 
 @both_modes
-@pytest.mark.parametrize(("name", "binds", "table", "words"), FOUND, ids=[each[0] for each in FOUND])
-async def test_rows_are_found_by_their_keys_and_never_sorted(
-    crowded: StoreWorld, mode: str, name: str, binds: dict[str, Any], table: str, words: tuple[str, ...]
-) -> None:
-    found = await conditions(crowded, name, mode, **binds)
-    assert all(word in found[table][0] for word in words), found
-    assert "sorts" not in found or name in SORTED
+@each_of(FOUND)
+async def test_rows_are_found_by_their_keys_and_never_sorted(crowded: StoreWorld, mode: str, lookup: Lookup) -> None:
+    await check(crowded, lookup, mode, sorts=lookup[0] in SORTED)
 
 
 async def test_open_operations_are_found_without_those_that_have_ended(crowded: StoreWorld) -> None:

@@ -17,13 +17,13 @@ from core.store.discovery import BucketRange, Discovery
 from core.store.gates import WaitingKey
 from core.store.leases import LeaseOrder, Renewal
 from core.store.overdue import Overdue
+from tests.support.plans import ROWS, both_modes, crowd, of_postgresql
 from tests.support.polling import eventually
 from tests.support.raw_statements import captured
 from tests.support.store_world import NOW_US, SHARDS, Job, StoreWorld, fire_chain, fire_run, grant
 
-pytestmark = pytest.mark.usefixtures("on_postgresql")
+pytestmark = of_postgresql
 
-ROWS = 5000
 NEXT_US = NOW_US + 60 * US_PER_S
 DUE_KEY = {"shard", "bucket", "due_at_us", "id"}
 Plan = dict[str, Any]
@@ -121,43 +121,20 @@ async def peopled(world: StoreWorld, job: Job) -> Callable[[], Awaitable[object]
     return lambda: world.open_runs().peopled(ranges)
 
 
-@pytest.fixture
-def isolation() -> str:
-    """Plans are the same at every level."""
-    return "READ COMMITTED"
+DUE = f"""
+    INSERT INTO due
+    SELECT n % {SHARDS}, :bucket + 2 - n % 50, {NOW_US} - n, gen_random_uuid(), 1, gen_random_uuid(), 1, {NOW_US}
+    FROM generate_series(1, {ROWS}) AS n"""
+TERMS = f"""
+    INSERT INTO shard_terms SELECT 100 + n, 1, 0, 1, 'x', gen_random_uuid(), 2, 0, ''
+    FROM generate_series(1, {ROWS}) AS n"""
 
 
 @pytest.fixture
 async def crowded(world: StoreWorld) -> StoreWorld:
-    """Many rows of other jobs and shards, dead ones below the watermark among them, with fresh statistics."""
+    """Many rows of other jobs and shards, dead ones below the watermark among them."""
     await world.own(0)
-    await world.eye.execute(
-        f"""INSERT INTO due SELECT n % {SHARDS}, $1::bigint - n % 50, $2::bigint - n, gen_random_uuid(), 1,
-                                 gen_random_uuid(), 1, $2::bigint
-            FROM generate_series(1, {ROWS}) AS n""",
-        world.bucket + 2,
-        NOW_US,
-    )
-    await world.eye.execute(
-        f"""INSERT INTO runs (run_id, job_id, job_version, shard, cause, scheduled_for_us, due_at_us, created_us, state,
-                              home_term, ended_us)
-            SELECT gen_random_uuid(), gen_random_uuid(), 1, n % {SHARDS}, 1, $1::bigint - n, $1, $1, 3, 1, 1
-            FROM generate_series(1, {ROWS}) AS n""",
-        NOW_US,
-    )
-    await world.eye.execute(
-        f"""INSERT INTO jobs (job_id, namespace, name, hash, shard, version, state, cutover_us, created_us, updated_us)
-            SELECT gen_random_uuid(), 'n', CAST(n AS TEXT), 0, 0, 1, 1, 0, 0, 0 FROM generate_series(1, {ROWS}) AS n"""
-    )
-    await world.eye.execute(
-        f"INSERT INTO open_runs SELECT 0, gen_random_uuid(), gen_random_uuid() FROM generate_series(1, {ROWS}) AS n"
-    )
-    await world.eye.execute(
-        f"""INSERT INTO shard_terms SELECT 100 + n, 1, 0, 1, 'x', gen_random_uuid(), 2, 0, ''
-            FROM generate_series(1, {ROWS}) AS n"""
-    )
-    await world.eye.execute("ANALYZE")
-    return world
+    return await crowd(world, "runs", "jobs", "open_runs", besides=(DUE, TERMS))
 
 
 async def plan_of(world: StoreWorld, act: Act, mode: str) -> list[Plan]:
@@ -188,9 +165,6 @@ def conditions(plans: list[Plan], table: str) -> list[str]:
 def names(condition: str, columns: set[str]) -> bool:
     words = set(condition.replace("(", " ").replace(")", " ").replace(".", " ").split())
     return columns <= words
-
-
-both_modes = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"], ids=["custom", "generic"])
 
 
 @both_modes
