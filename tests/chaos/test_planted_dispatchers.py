@@ -19,12 +19,12 @@ from tidewheel.v1 import worker_service_pb2 as pb
 from core.errors import Unavailable
 from core.states import JobState, RunState
 from core.store.database import Database, Transaction
+from core.store.run_changes import Trigger
 from tests.support.dispatcher_room import SHARDS, Room, now_us
-from tests.support.history import Life, report
-from tests.support.history_check import names
+from tests.support.history import Life
 from tests.support.history_room import RoomSink, judged
 from tests.support.moves import ordered
-from tests.support.planted import Planter, plant
+from tests.support.planted_trials import Trial, trials_of
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.scripted_worker import ScriptedWorker
@@ -106,8 +106,8 @@ async def a_trigger_commits_late(episode: Episode) -> None:
         job = await room.job()
         api = room.run_changes
         api._database = _SlowToCommit(room.database)  # type: ignore[assignment]
-        made = asyncio.create_task(_trigger(room, api, job))
-        await made
+        name = await room.eye.fetchval("SELECT name FROM jobs WHERE job_id = $1", job)
+        await api.trigger(room.call(), Trigger(name, None, 0, True), lambda run: b"")
         if not episode.planted:
             await room.all_become(job, [RunState.SUCCEEDED])
 
@@ -173,9 +173,8 @@ async def somebody_sends_a_result_for_another(episode: Episode) -> None:
         await room.trigger(job)
         holder = await eventually(lambda: next((w for w in (worker, thief) if w.assignments), None))
         given, other = holder.assignments[0], thief if holder is worker else worker
-        seq = episode.sink.note("start", given, holder.worker_id) and episode.sink.note(
-            "effect", given, holder.worker_id
-        )
+        episode.sink.note("start", given, holder.worker_id)
+        seq = episode.sink.note("effect", given, holder.worker_id)
         forged = pb.AttemptRef(run_id=given.ref.run_id, attempt=given.ref.attempt, token=b"0" * 32)
         await other.succeed(forged, b"stolen")
         await other.acknowledgement(forged)
@@ -252,25 +251,14 @@ EPISODES: list[tuple[str, Play, str]] = [
 ]
 
 
-@pytest.mark.parametrize("planted", [True, False], ids=["planted", "sound"])
-@pytest.mark.parametrize(("defect", "play", "invariant"), EPISODES, ids=[name for name, _, _ in EPISODES])
+@trials_of(EPISODES)
 async def test_it_is_found_where_it_was_planted_and_there_alone(
-    room: Room,
-    observer: asyncpg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    defect: str,
-    play: Play,
-    invariant: str,
-    planted: bool,
+    room: Room, observer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Trial[Play]
 ) -> None:
-    if planted:
-        plant(defect, Planter(monkeypatch.setattr))
-    episode = Episode(room, RoomSink(tmp_path / "sink.jsonl"), planted)
-    await play(episode)
-    found = await judged(observer, room, episode.sink, episode.workers, episode.lives)
-    assert (invariant in names(found)) is planted, report(found)
-    assert planted or not found, report(found)
+    trial.plant(monkeypatch)
+    episode = Episode(room, RoomSink(tmp_path / "sink.jsonl"), trial.planted)
+    await trial.play(episode)
+    trial.check(await judged(observer, room, episode.sink, episode.workers, episode.lives))
 
 
 class _SlowToCommit:
@@ -286,13 +274,6 @@ class _SlowToCommit:
             return made
 
         return await self._database.transaction(slow, **how)
-
-
-async def _trigger(room: Room, api: Any, job_id: Any) -> None:
-    from core.store.run_changes import Trigger
-
-    name = await room.eye.fetchval("SELECT name FROM jobs WHERE job_id = $1", job_id)
-    await api.trigger(room.call(), Trigger(name, None, 0, True), lambda run: b"")
 
 
 async def _made(room: Room, job_id: Any) -> bool:

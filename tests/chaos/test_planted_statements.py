@@ -18,10 +18,8 @@ from core.store.completion import Ending
 from core.store.leases import LeaseOrder
 from core.store.marks import Raise
 from core.store.terms import Claim, Drained, Split
-from tests.support.history import report
-from tests.support.history_check import names
 from tests.support.history_room import judged
-from tests.support.planted import Planter, plant
+from tests.support.planted_trials import Trial, trials_of
 from tests.support.store_world import NOW_US, OTHER, StoreWorld, fire_chain, grant
 
 Scenario = Callable[[StoreWorld], Awaitable[None]]
@@ -170,20 +168,10 @@ SCENARIOS: list[tuple[str, Scenario, str]] = [
 ]
 
 
-@pytest.mark.parametrize("planted", [True, False], ids=["planted", "sound"])
-@pytest.mark.parametrize(("defect", "scenario", "invariant"), SCENARIOS, ids=[name for name, _, _ in SCENARIOS])
+@trials_of(SCENARIOS)
 async def test_it_is_found_where_it_was_planted_and_there_alone(
-    world: StoreWorld,
-    observer: asyncpg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
-    defect: str,
-    scenario: Scenario,
-    invariant: str,
-    planted: bool,
+    world: StoreWorld, observer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, trial: Trial[Scenario]
 ) -> None:
-    if planted:
-        plant(defect, Planter(monkeypatch.setattr))
-    await scenario(world)
-    found = await judged(observer)
-    assert (invariant in names(found)) is planted, report(found)
-    assert planted or not found, report(found)
+    trial.plant(monkeypatch)
+    await trial.play(world)
+    trial.check(await judged(observer))

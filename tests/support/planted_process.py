@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 
-from tests.support.planted import Planter, plant
+from tests.support.planted import plant
+from tests.support.planter import Planter
 from tools.cli.main import main
 
 VARIABLE = "PLANTED_DEFECT"
