@@ -23,7 +23,7 @@ from core.findings import Finding
 from core.store.audit import Call
 from core.store.cluster import Cluster
 from core.store.database import Database, Transaction
-from core.store.requests import answer, recall, reserve
+from core.store.requests import answer, once, recall
 
 MOST_SHARDS = 1_024
 # Of one part; a replica that forwards the call waits for three seconds.
@@ -78,14 +78,11 @@ class Reconciliation:
     async def _kept(self, call: Call, made: admin_service_pb2.ReconcileResponse) -> admin_service_pb2.ReconcileResponse:
         """The answer, kept for repeats; the first one's where two calls of one id came at once."""
 
-        async def body(tx: Transaction) -> bytes:
-            stored = await reserve(tx, call.key, self._clock.now_us())
-            if stored is not None:
-                return stored
+        async def body(tx: Transaction, _: int) -> bytes:
             await answer(tx, call.key, made.SerializeToString())
             return made.SerializeToString()
 
-        kept = await self._database.transaction(body, repeat_unknown=True)
+        kept = await once(self._database, self._clock, call.key, body, bytes)
         return admin_service_pb2.ReconcileResponse.FromString(kept)
 
     def _decoded(

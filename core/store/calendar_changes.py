@@ -22,7 +22,7 @@ from core.store.calendars import CalendarRecord, calendar_in
 from core.store.database import Database, Transaction
 from core.store.operation_records import NewOperation, OperationRecord
 from core.store.operations import add_operation
-from core.store.requests import ANSWERED, answered_params, reserve
+from core.store.requests import ANSWERED, answered_params, once
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
 
@@ -115,11 +115,7 @@ class CalendarChanges:
     ) -> CalendarChanged:
         """Make a calendar. Raises AlreadyExists, RequestReused, Unavailable, OutcomeUnknown."""
 
-        async def body(tx: Transaction) -> CalendarChanged:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return CalendarChanged(stored)
+        async def body(tx: Transaction, now_us: int) -> CalendarChanged:
             record = CalendarRecord(
                 calendar_id=calendar_id,
                 namespace=call.key.namespace,
@@ -142,7 +138,7 @@ class CalendarChanges:
                 )
             return CalendarChanged(answer_bytes)
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, CalendarChanged)
 
     async def update(
         self,
@@ -160,11 +156,7 @@ class CalendarChanges:
         Raises NotFound, whatever `check` raises of the present version, RequestReused, Unavailable, OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> CalendarChanged:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return CalendarChanged(stored)
+        async def body(tx: Transaction, now_us: int) -> CalendarChanged:
             present = await self._taken(tx, call.key.namespace, name)
             check(present)
             _, jobs = await _referring(tx, present.calendar_id)
@@ -188,7 +180,7 @@ class CalendarChanges:
                 raise RestartTransaction("the calendar was changed in between")
             return CalendarChanged(answer_bytes, operation)
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, CalendarChanged)
 
     async def delete(self, call: Call, *, name: str, check: Check, render: Render) -> CalendarChanged:
         """Delete a calendar to which no job refers; its versions stay.
@@ -197,11 +189,7 @@ class CalendarChanges:
         OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> CalendarChanged:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return CalendarChanged(stored)
+        async def body(tx: Transaction, now_us: int) -> CalendarChanged:
             present = await self._taken(tx, call.key.namespace, name)
             check(present)
             first, jobs = await _referring(tx, present.calendar_id)
@@ -215,7 +203,7 @@ class CalendarChanges:
                 raise RestartTransaction("the calendar was changed in between")
             return CalendarChanged(answer_bytes)
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, CalendarChanged)
 
     async def _taken(self, tx: Transaction, namespace: str, name: str) -> CalendarRecord:
         """The live calendar, which nobody else changes or begins to refer to until the transaction ends."""

@@ -29,7 +29,7 @@ from core.store.cut_overs import fired_beyond, hold_jobs, tell_chains
 from core.store.database import Database, Transaction
 from core.store.jobs import JobRecord, job_in
 from core.store.landing import Landing, land
-from core.store.requests import ANSWERED, answer, answered_params, reserve
+from core.store.requests import ANSWERED, answer, answered_params, once
 from core.store.statement import Kind, statement
 from core.store.surroundings import Surroundings, Wishes, gather, measure
 from core.store.transact import RestartTransaction
@@ -126,7 +126,7 @@ class Changed:
     """The answer for the caller, and the shard in which a due row landed, None if none did."""
 
     answer: bytes
-    landed_shard: int | None
+    landed_shard: int | None = None
 
 
 Render = Callable[[JobRecord, Contents], bytes]
@@ -149,11 +149,7 @@ class JobChanges:
         """
         hash16 = job_hash(job_id)
 
-        async def body(tx: Transaction) -> Changed:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return Changed(stored, None)
+        async def body(tx: Transaction, now_us: int) -> Changed:
             wanted, contents = await self._decided(tx, call, job_id, None, decision, now_us)
             assert wanted is not None, "a creation makes a version"
             record = JobRecord(
@@ -188,7 +184,7 @@ class JobChanges:
             await refer(tx, None, record)
             return await self._landed(tx, record, wanted.first, answer_bytes)
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, Changed)
 
     async def change(self, call: Call, *, action: str, name: str, decision: Decision, render: Render) -> Changed:
         """Make the next version of the live job `name`.
@@ -196,11 +192,7 @@ class JobChanges:
         Raises NotFound, RequestReused, whatever `decision` raises, Unavailable, OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> Changed:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return Changed(stored, None)
+        async def body(tx: Transaction, now_us: int) -> Changed:
             present = await job_in(tx, call.key.namespace, name)
             cutover_us = max(now_us, present.cutover_us + 1)
             wanted, contents = await self._decided(tx, call, present.job_id, present, decision, cutover_us)
@@ -232,7 +224,7 @@ class JobChanges:
             await _record_paused(tx, present, wanted, now_us)
             return await self._landed(tx, record, wanted.first, answer_bytes)
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, Changed)
 
     async def _decided(
         self, tx: Transaction, call: Call, job_id: UUID, present: JobRecord | None, decision: Decision, at_us: int

@@ -20,7 +20,7 @@ from core.states import MoveCause, MoveState
 from core.store.audit import Call
 from core.store.database import Database, Transaction
 from core.store.move_records import Advance, MoveKey, MovePage, MoveRecord, MoveWish
-from core.store.requests import answer, reserve
+from core.store.requests import answer, once
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
 
@@ -166,11 +166,7 @@ class Moves:
         raises, Unavailable, OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> bytes:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return stored
+        async def body(tx: Transaction, now_us: int) -> bytes:
             wanted = wishes()
             params = _wish_params(wanted, call.actor, call.key.shown_id, now_us)
             made = [_record(row) for row in await tx.run(_REQUEST, params)] if wanted else []
@@ -180,7 +176,7 @@ class Moves:
             await answer(tx, call.key, answer_bytes)
             return answer_bytes
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, bytes)
 
     async def plan(self, wishes: Sequence[MoveWish], *, author: str) -> list[MoveRecord]:
         """Write the leader's own wishes down; the moves that came of them. A shard that has an open move is left out.

@@ -28,7 +28,7 @@ from core.store.operation_records import (
     new_record,
     stepped_on,
 )
-from core.store.requests import ANSWERED, answer, answered_params, recall, reserve
+from core.store.requests import ANSWERED, answer, answered_params, once, recall
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
 
@@ -165,11 +165,7 @@ class Operations:
         Raises whatever `check` raises, RequestReused, Unavailable, OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> bytes:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return stored
+        async def body(tx: Transaction, now_us: int) -> bytes:
             check()
             record = new_record(call, wish, now_us)
             answer_bytes = render(record)
@@ -179,7 +175,7 @@ class Operations:
             await tx.run(_BEGIN, {**audited, **answered_params(call.key, answer_bytes), **_insert_params(record)})
             return answer_bytes
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, bytes)
 
     async def cancel(self, call: Call, operation_id: UUID, render: Render) -> bytes:
         """Ask for the end of an operation, and answer; one whose cancel was asked for stays as it is.
@@ -188,11 +184,7 @@ class Operations:
         OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> bytes:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return stored
+        async def body(tx: Transaction, now_us: int) -> bytes:
             rows = await tx.run(_GET, {"namespace": call.key.namespace, "operation_id": operation_id})
             present = _only(rows, operation_id)
             if present.state in (OperationState.CANCELING, OperationState.CANCELED):
@@ -210,7 +202,7 @@ class Operations:
                 raise RestartTransaction("the operation went on in between")
             return answer_bytes
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, bytes)
 
     async def settle(self, operation: OperationRecord, moved: Moved) -> OperationRecord:
         """A step without work of its own: the operation as it stands afterwards. One that somebody else moved since

@@ -17,7 +17,7 @@ from core.errors import NotFound
 from core.states import PlacementRuleKind
 from core.store.audit import AUDITED, Call, audited_params
 from core.store.database import Database, Transaction
-from core.store.requests import ANSWERED, answer, answered_params, reserve
+from core.store.requests import ANSWERED, answer, answered_params, once
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
 
@@ -126,11 +126,7 @@ class PlacementRules:
         OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> bytes:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return stored
+        async def body(tx: Transaction, now_us: int) -> bytes:
             check()
             rule = PlacementRule(kind, subject, call.actor, call.note, now_us)
             answer_bytes = render(rule)
@@ -143,7 +139,7 @@ class PlacementRules:
             await answer(tx, call.key, answer_bytes)
             return answer_bytes
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, bytes)
 
     async def lift(self, call: Call, kind: PlacementRuleKind, subject: str, *, render: Render) -> bytes:
         """End a rule; the answer for the caller, made of the rule as it was.
@@ -151,11 +147,7 @@ class PlacementRules:
         Raises NotFound, RequestReused, Unavailable, OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> bytes:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return stored
+        async def body(tx: Transaction, now_us: int) -> bytes:
             found = await _found(tx, kind, subject)
             if not found:
                 raise NotFound(_WORDS[kind], subject)
@@ -166,7 +158,7 @@ class PlacementRules:
                 raise RestartTransaction("the rule was lifted in between")
             return answer_bytes
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, bytes)
 
 
 async def _found(tx: Transaction, kind: PlacementRuleKind, subject: str) -> list[PlacementRule]:

@@ -1,20 +1,24 @@
 """`requests`: what was asked under which key, and the answer. A repeat gets the first answer and changes nothing.
 
-Every mutation of the API begins by reserving its key, in its own transaction: two callers with one key wait for each
-other there, and a transaction that is run again after a lost COMMIT finds its own row. A call without a request id gets
-a key of its own (`own_request_id`) for the second reason alone. Rows are kept for 7 days.
+Every mutation of the API goes through `once`, whose transaction begins by reserving the key: two callers with one key
+wait for each other there, and a transaction that is run again after a lost COMMIT finds its own row. A call without a
+request id gets a key of its own (`own_request_id`) for the second reason alone. Rows are kept for 7 days.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from core.clock import Clock
 from core.errors import RequestReused
 from core.rand import Rand
 from core.store.database import Database, Transaction
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
+
+Answer = TypeVar("Answer")
 
 # No caller's request id begins with it: theirs are printable.
 _OWN_PREFIX = "\x1f"
@@ -95,11 +99,29 @@ def own_request_id(rand: Rand) -> str:
     return _OWN_PREFIX + rand.uuid().hex
 
 
-async def reserve(tx: Transaction, key: RequestKey, now_us: int) -> bytes | None:
-    """Take the key, or return the answer that it got before. Raises RequestReused for another method or body.
+async def once(
+    database: Database,
+    clock: Clock,
+    key: RequestKey,
+    change: Callable[[Transaction, int], Awaitable[Answer]],
+    repeated: Callable[[bytes], Answer],
+) -> Answer:
+    """Carry a call out in one transaction: what `change` makes of it, given the time at which that began.
 
-    Waits for a transaction that holds the key.
+    Where the key got an answer before, nothing is changed: it is what `repeated` makes of that answer. Raises whatever
+    `change` raises, RequestReused for a key of another method or body, Unavailable, OutcomeUnknown.
     """
+
+    async def body(tx: Transaction) -> Answer:
+        now_us = clock.now_us()
+        stored = await _reserve(tx, key, now_us)
+        return await change(tx, now_us) if stored is None else repeated(stored)
+
+    return await database.transaction(body, repeat_unknown=True)
+
+
+async def _reserve(tx: Transaction, key: RequestKey, now_us: int) -> bytes | None:
+    """Take the key, or return the answer that it got before. Waits for a transaction that holds the key."""
     params = _key_params(key)
     reserved = await tx.run(_RESERVE, {**params, "method": key.method, "body_hash": key.body_hash, "now_us": now_us})
     if reserved:

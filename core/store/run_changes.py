@@ -24,7 +24,7 @@ from core.store.database import Database, Transaction
 from core.store.fencing import LANDING
 from core.store.jobs import JobRecord, job_in
 from core.store.overlap import BACKFILL, OPEN, OPEN_OR_WAITING, WAITING, count_of, none_of
-from core.store.requests import ANSWERED, answer, answered_params, reserve
+from core.store.requests import ANSWERED, answer, answered_params, once
 from core.store.runs import RunRecord, run_in
 from core.store.statement import Kind, statement
 from core.store.transact import RestartTransaction
@@ -152,10 +152,7 @@ class RunChanges:
         OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> RunChanged:
-            stored = await reserve(tx, call.key, self._clock.now_us())
-            if stored is not None:
-                return RunChanged(stored)
+        async def body(tx: Transaction, _: int) -> RunChanged:
             job = await job_in(tx, call.key.namespace, wish.job_name)
             policy = Overlap.ALLOW if wish.allow_overlap else _policy_of(job)
             if policy in (Overlap.SKIP, Overlap.BUFFER_ONE, Overlap.BUFFER_ALL):
@@ -189,7 +186,7 @@ class RunChanges:
                 raise InvariantBroken(f"the run {run.run_id} of a new request was there already, or did not land")
             return RunChanged(answer_bytes, shard=job.shard)
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, RunChanged)
 
     async def cancel(self, call: Call, run_id: UUID, render: Render) -> RunChanged:
         """End a PENDING run, or ask for the end of a LEASED one; a run whose cancel was asked for stays as it is.
@@ -197,11 +194,7 @@ class RunChanges:
         Raises NotFound, Conflict (the run ended otherwise), RequestReused, Unavailable, OutcomeUnknown.
         """
 
-        async def body(tx: Transaction) -> RunChanged:
-            now_us = self._clock.now_us()
-            stored = await reserve(tx, call.key, now_us)
-            if stored is not None:
-                return RunChanged(stored)
+        async def body(tx: Transaction, now_us: int) -> RunChanged:
             present = await run_in(tx, call.key.namespace, run_id)
             if present.state is RunState.CANCELED or (
                 present.state is RunState.LEASED and present.cancel_requested_us > 0
@@ -213,7 +206,7 @@ class RunChanges:
                 raise Conflict(f"run {run_id} has ended already: {present.state.name}", field="run_id")
             return await _cancel(tx, call, present, now_us, render)
 
-        return await self._database.transaction(body, repeat_unknown=True)
+        return await once(self._database, self._clock, call.key, body, RunChanged)
 
     async def _refuse_overlap(self, tx: Transaction, job: JobRecord) -> None:
         params = {"shard": job.shard, "job_id": job.job_id, "now_us": self._clock.now_us()}
