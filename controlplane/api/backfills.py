@@ -11,12 +11,11 @@ from tidewheel.v1 import job_pb2, job_service_pb2, operation_pb2
 
 from controlplane.api import fields
 from controlplane.api.calls import Calls, Origin
+from controlplane.api.naming import faults_of_name
 from controlplane.api.operation_views import OperationViews, encode_operation
-from controlplane.api.violations import Violations
 from controlplane.next_version import readable_spec
 from core.clock import Clock
 from core.errors import Conflict, Invalid
-from core.jobspec import check_job_name, check_namespace
 from core.rand import Rand
 from core.states import OperationKind
 from core.store.audit import Call
@@ -121,12 +120,8 @@ class BackfillRequests:
         return NewOperation(self._rand.uuid(), OperationKind.BACKFILL, job.name, spec.to_json(), count)
 
     def _decoded(self, request: job_service_pb2.BackfillJobRequest, origin: Origin) -> _Wish:
-        faults = Violations()
+        faults = faults_of_name(request.namespace, request.name)
         from_us = to_us = 0
-        with faults.noted():
-            check_namespace(request.namespace)
-        with faults.noted():
-            check_job_name(request.name)
         for name in ("from", "to"):
             if not request.HasField(name):
                 faults.add(name, "is required")

@@ -8,11 +8,11 @@ from typing import Any
 from tidewheel.v1 import job_service_pb2
 
 from controlplane.api.calls import Calls, Origin
+from controlplane.api.naming import faults_of_namespace
 from controlplane.api.operation_views import OperationViews, encode_operation
-from controlplane.api.violations import Violations
 from controlplane.operations.steps import Selection, bulk_spec
 from core.errors import Invalid, StaleCount
-from core.jobspec import JobSpec, check_namespace
+from core.jobspec import JobSpec
 from core.rand import Rand
 from core.states import JobState, OperationKind
 from core.store.audit import Call
@@ -111,9 +111,7 @@ class BulkChanges:
         return count, names
 
     def _decoded(self, request: Wish, origin: Origin) -> Call:
-        faults = Violations()
-        with faults.noted():
-            check_namespace(request.selector.namespace, "selector.namespace")
+        faults = faults_of_namespace(request.selector.namespace, "selector.")
         with faults.noted():
             _check_labels(request.selector.labels)
         if not request.validate_only:

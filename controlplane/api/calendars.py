@@ -12,11 +12,10 @@ from controlplane.api import page_tokens
 from controlplane.api.calendar_content import check_description, decode_content, encode_calendar
 from controlplane.api.calls import Calls, Origin
 from controlplane.api.etags import check_calendar_etag
+from controlplane.api.naming import faults_of_name, faults_of_namespace
 from controlplane.api.operation_views import OperationViews, encode_operation
-from controlplane.api.violations import Violations
 from core.calendars import CalendarContent
 from core.errors import Invalid
-from core.jobspec import check_job_name, check_namespace
 from core.rand import Rand
 from core.store.audit import Call
 from core.store.calendar_changes import CalendarChanges
@@ -63,11 +62,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
     # --- reads -----------------------------------------------------------------------------------------------------
 
     async def _get(self, request: pb.GetCalendarRequest, origin: Origin) -> pb.Calendar:
-        faults = Violations()
-        with faults.noted():
-            check_namespace(request.namespace)
-        with faults.noted():
-            check_job_name(request.name)
+        faults = faults_of_name(request.namespace, request.name)
         if request.version < 0:
             faults.add("version", "must not be negative; 0 is the present one")
         faults.refuse()
@@ -75,9 +70,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
         return encode_calendar(found)
 
     async def _list(self, request: pb.ListCalendarsRequest, origin: Origin) -> pb.ListCalendarsResponse:
-        faults = Violations()
-        with faults.noted():
-            check_namespace(request.namespace)
+        faults = faults_of_namespace(request.namespace)
         listing = (origin.method, request.namespace or "default")
         size, after = page_tokens.page(request, listing, faults, (str,), page_tokens.name)
         page = await self._calendars.page(request.namespace or "default", after=after or "", size=size)
@@ -89,11 +82,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
     async def _versions(
         self, request: pb.ListCalendarVersionsRequest, origin: Origin
     ) -> pb.ListCalendarVersionsResponse:
-        faults = Violations()
-        with faults.noted():
-            check_namespace(request.namespace)
-        with faults.noted():
-            check_job_name(request.name)
+        faults = faults_of_name(request.namespace, request.name)
         listing = (origin.method, request.namespace or "default", request.name)
         size, before = page_tokens.page(request, listing, faults, (int,), page_tokens.version)
         page = await self._calendars.versions(
@@ -141,11 +130,7 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
         return answer
 
     async def _delete(self, request: pb.DeleteCalendarRequest, origin: Origin) -> pb.Calendar:
-        faults = Violations()
-        with faults.noted():
-            check_namespace(request.namespace)
-        with faults.noted():
-            check_job_name(request.name)
+        faults = faults_of_name(request.namespace, request.name)
         call = self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)
         changed = await self._changes.delete(
             call, name=request.name, check=lambda present: check_calendar_etag(request.etag, present), render=_rendered
@@ -155,11 +140,8 @@ class CalendarServicer(calendar_service_pb2_grpc.CalendarServiceServicer):
     def _decoded(
         self, request: pb.CreateCalendarRequest | pb.UpdateCalendarRequest, origin: Origin
     ) -> tuple[Call, CalendarContent]:
-        calendar, faults, content = request.calendar, Violations(), None
-        with faults.noted():
-            check_namespace(calendar.namespace, "calendar.namespace")
-        with faults.noted():
-            check_job_name(calendar.name, "calendar.name")
+        calendar, content = request.calendar, None
+        faults = faults_of_name(calendar.namespace, calendar.name, "calendar.")
         with faults.noted():
             check_description(calendar.description, "calendar.description")
         with faults.noted():

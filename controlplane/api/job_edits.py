@@ -16,13 +16,14 @@ from controlplane.api.calls import Calls, Origin
 from controlplane.api.decode import JOB_PATHS, WantedJob, decode_job, decode_mask
 from controlplane.api.etags import check_etag
 from controlplane.api.job_views import JobViews
+from controlplane.api.naming import faults_of_name
 from controlplane.api.servicers import Handlers
 from controlplane.api.violations import Violations
 from controlplane.hints import HintSink
 from controlplane.next_version import Creation, Deletion, Edit, Pause, PausedOccurrences, Resume, readable_spec
 from core.enumerator import Enumerator
 from core.errors import Conflict
-from core.jobspec import JobSpec, check_job_name, check_namespace
+from core.jobspec import JobSpec
 from core.rand import Rand
 from core.store.audit import Call
 from core.store.job_changes import Changed, Decision, JobChanges, NextVersion
@@ -103,10 +104,10 @@ class JobEdits:
 
     async def restore(self, request: job_service_pb2.RestoreJobVersionRequest, origin: Origin) -> job_pb2.Job:
         """Edit the job to what an older version said."""
-        faults = Violations()
+        faults = faults_of_name(request.namespace, request.name)
         if request.version < 1:
             faults.add("version", "must be 1 or greater: the versions of a job count from 1")
-        call = self._named(request, origin, faults)
+        call = self._checked(request, origin, faults)
         present = await self._store.reads.by_name(call.key.namespace, request.name)
         old = await self._store.versions.get(present.job_id, request.version)
         if old.spec is None:
@@ -123,43 +124,39 @@ class JobEdits:
 
     async def pause(self, request: job_service_pb2.PauseJobRequest, origin: Origin) -> job_pb2.Job:
         """Run no occurrence from now on."""
-        call = self._named(request, origin, Violations())
+        call = self._named(request, origin)
         return await self._changed(call, "job.pause", request.name, request.etag, Pause())
 
     async def resume(self, request: job_service_pb2.ResumeJobRequest, origin: Origin) -> job_pb2.Job:
         """End a pause."""
-        faults = Violations()
+        faults = faults_of_name(request.namespace, request.name)
         if request.paused not in PAUSED_CHOICES:
             faults.add("paused", "is not a known choice")
-        call = self._named(request, origin, faults)
+        call = self._checked(request, origin, faults)
         decision = Resume(PAUSED_CHOICES[request.paused], self._enumerator)
         return await self._changed(call, "job.resume", request.name, request.etag, decision)
 
     async def delete(self, request: job_service_pb2.DeleteJobRequest, origin: Origin) -> job_pb2.Job:
         """End the job and free its name."""
-        call = self._named(request, origin, Violations())
+        call = self._named(request, origin)
         return await self._changed(call, "job.delete", request.name, request.etag, Deletion(self._enumerator))
 
     # --- what they share -------------------------------------------------------------------------------------------
 
     def _decoded(self, request: Telling, paths: Callable[[], Collection[str]], note: str, origin: Origin) -> Told:
         """What a creation or an update asks for. Raises BadRequest with every fault."""
-        job, faults, wanted = request.job, Violations(), WantedJob()
+        job, wanted = request.job, WantedJob()
+        faults = faults_of_name(job.namespace, job.name, "job.")
         hash_key = f"{job.namespace or 'default'}/{job.name}"
-        with faults.noted():
-            check_namespace(job.namespace, "job.namespace")
-        with faults.noted():
-            check_job_name(job.name, "job.name")
         with faults.noted():
             wanted = decode_job(job, paths(), now_us=self._views.now_us(), hash_key=hash_key)
         return wanted, self._calls.mutation(origin, request, faults, namespace=job.namespace, note=note)
 
-    def _named(self, request: Named, origin: Origin, faults: Violations) -> Call:
-        """The call of a request that names a job. Raises BadRequest with every fault."""
-        with faults.noted():
-            check_namespace(request.namespace)
-        with faults.noted():
-            check_job_name(request.name)
+    def _named(self, request: Named, origin: Origin) -> Call:
+        """The call of a request that names a job and says no more. Raises BadRequest with every fault."""
+        return self._checked(request, origin, faults_of_name(request.namespace, request.name))
+
+    def _checked(self, request: Named, origin: Origin, faults: Violations) -> Call:
         return self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)
 
     async def _changed(self, call: Call, action: str, name: str, etag: str, decision: Decision) -> job_pb2.Job:

@@ -7,8 +7,8 @@ from tidewheel.v1 import job_pb2, job_service_pb2
 from controlplane.api import fields, page_tokens
 from controlplane.api.calls import Origin
 from controlplane.api.job_views import JobViews
+from controlplane.api.naming import faults_of_namespace
 from controlplane.api.servicers import Handlers
-from controlplane.api.violations import Violations
 from core.errors import Invalid
 from core.jobspec import check_job_name, check_namespace
 from core.store.jobs import JobRecord, Jobs
@@ -42,9 +42,7 @@ class JobReads:
 
     async def list(self, request: job_service_pb2.ListJobsRequest, origin: Origin) -> job_service_pb2.ListJobsResponse:
         """A page of live jobs by name."""
-        faults = Violations()
-        with faults.noted():
-            check_namespace(request.namespace)
+        faults = faults_of_namespace(request.namespace)
         with faults.noted():
             fields.name_prefix(request.name_prefix)
         listing = (origin.method, request.namespace or "default", request.name_prefix)

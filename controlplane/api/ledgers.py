@@ -13,6 +13,7 @@ from controlplane.api.calls import Origin
 from controlplane.api.decode_schedule import timestamp
 from controlplane.api.encode import RUN_STATES
 from controlplane.api.job_reads import find_job
+from controlplane.api.naming import faults_of_namespace
 from controlplane.api.servicers import Handlers
 from controlplane.api.violations import Violations
 from controlplane.explanation import explain
@@ -20,7 +21,7 @@ from controlplane.job_accounts import JobAccounts
 from controlplane.ledger import Account, LedgerKind, counts
 from core.civil import END_US
 from core.errors import Invalid
-from core.jobspec import check_job_name, check_namespace
+from core.jobspec import check_job_name
 from core.store.jobs import Jobs
 
 KINDS: Final[Mapping[LedgerKind, job_service_pb2.LedgerKind]] = {
@@ -119,9 +120,7 @@ def encode_account(made: Account) -> job_service_pb2.LedgerEntry:
 
 def _named(namespace: str, name: str, job_id: str) -> Violations:
     """What is wrong with the naming of the job, so that it is told together with the rest."""
-    faults = Violations()
-    with faults.noted():
-        check_namespace(namespace)
+    faults = faults_of_namespace(namespace)
     with faults.noted():
         if bool(name) == bool(job_id):
             raise Invalid("name", "exactly one of name and job_id must be given")

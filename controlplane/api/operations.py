@@ -9,8 +9,8 @@ from tidewheel.v1 import operation_pb2, operation_service_pb2, operation_service
 
 from controlplane.api import fields, page_tokens
 from controlplane.api.calls import Calls, Origin
+from controlplane.api.naming import faults_of_namespace
 from controlplane.api.operation_views import OperationViews, encode_operation
-from controlplane.api.violations import Violations
 from core.jobspec import check_namespace
 from core.store.operations import Operations
 
@@ -50,9 +50,7 @@ class OperationServicer(operation_service_pb2_grpc.OperationServiceServicer):
     async def _list(
         self, request: operation_service_pb2.ListOperationsRequest, origin: Origin
     ) -> operation_service_pb2.ListOperationsResponse:
-        faults = Violations()
-        with faults.noted():
-            check_namespace(request.namespace)
+        faults = faults_of_namespace(request.namespace)
         listing = (origin.method, request.namespace or "default")
         size, after = page_tokens.page(request, listing, faults, (int, str), page_tokens.instant_and_id)
         page = await self._operations.page(request.namespace or "default", after=after, size=size)
@@ -64,9 +62,7 @@ class OperationServicer(operation_service_pb2_grpc.OperationServiceServicer):
     async def _cancel(
         self, request: operation_service_pb2.CancelOperationRequest, origin: Origin
     ) -> operation_pb2.Operation:
-        faults, operation_id = Violations(), None
-        with faults.noted():
-            check_namespace(request.namespace)
+        faults, operation_id = faults_of_namespace(request.namespace), None
         with faults.noted():
             operation_id = fields.uuid(request.operation_id, "operation_id")
         call = self._calls.mutation(origin, request, faults, namespace=request.namespace, note=request.note)

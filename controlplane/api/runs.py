@@ -12,6 +12,7 @@ from tidewheel.v1 import run_pb2, run_service_pb2, run_service_pb2_grpc
 from controlplane.api import fields, page_tokens
 from controlplane.api.calls import Calls, Origin
 from controlplane.api.encode import RUN_STATES, encode_attempt
+from controlplane.api.naming import faults_of_namespace
 from controlplane.api.run_views import RunViews
 from controlplane.api.violations import Violations
 from controlplane.hints import HintSink
@@ -113,10 +114,8 @@ class _Wish:
 
 
 def _wish(request: run_service_pb2.ListRunsRequest, method: str) -> _Wish:
-    faults = Violations()
+    faults = faults_of_namespace(request.namespace)
     job_id, from_us, to_us = None, 0, END_US
-    with faults.noted():
-        check_namespace(request.namespace)
     with faults.noted():
         job_id = _job_id(request)
     with faults.noted():

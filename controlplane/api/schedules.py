@@ -12,16 +12,15 @@ from tidewheel.v1 import schedule_service_pb2, schedule_service_pb2_grpc
 
 from controlplane.api import fields
 from controlplane.api.calls import Calls, Origin
+from controlplane.api.naming import faults_of_namespace
 from controlplane.api.preview_messages import decode_wish, encode_entry, encode_preview
 from controlplane.api.schedule_refs import ScheduleRefs, check_ref
-from controlplane.api.violations import Violations
 from controlplane.schedule_comparison import compare_over
 from controlplane.schedule_preview import Drawn, Wish, entry_at, preview
 from core.civil import DAY_S, END_US
 from core.clock import US_PER_S, Clock
 from core.comparison import Change, ChangeKind
 from core.errors import Invalid
-from core.jobspec import check_namespace
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -58,10 +57,8 @@ class ScheduleServicer(schedule_service_pb2_grpc.ScheduleServiceServicer):
     async def _preview(
         self, request: schedule_service_pb2.PreviewScheduleRequest, origin: Origin
     ) -> schedule_service_pb2.PreviewScheduleResponse:
-        now_us, faults = self._clock.now_us(), Violations()
+        now_us, faults = self._clock.now_us(), faults_of_namespace(request.namespace)
         wish = Wish(now_us)
-        with faults.noted():
-            check_namespace(request.namespace)
         with faults.noted():
             wish = decode_wish(request, now_us)
         with faults.noted():
@@ -74,10 +71,8 @@ class ScheduleServicer(schedule_service_pb2_grpc.ScheduleServiceServicer):
     async def _compare(
         self, request: schedule_service_pb2.CompareSchedulesRequest, origin: Origin
     ) -> schedule_service_pb2.CompareSchedulesResponse:
-        now_us, faults = self._clock.now_us(), Violations()
+        now_us, faults = self._clock.now_us(), faults_of_namespace(request.namespace)
         from_us, span_us, refs = now_us, _DEFAULT_SPAN_US, {"before": request.before, "after": request.after}
-        with faults.noted():
-            check_namespace(request.namespace)
         with faults.noted():
             from_us = fields.instant_us(getattr(request, "from"), "from") if request.HasField("from") else now_us
         with faults.noted():

@@ -6,13 +6,13 @@ from tidewheel.v1 import job_service_pb2, run_pb2
 
 from controlplane.api import fields
 from controlplane.api.calls import Calls, Origin
+from controlplane.api.naming import faults_of_name
 from controlplane.api.run_views import RunViews
-from controlplane.api.violations import Violations
 from controlplane.hints import HintSink
 from core.civil import DAY_S
 from core.clock import US_PER_S
 from core.errors import Invalid
-from core.jobspec import check_job_name, check_namespace, check_payload
+from core.jobspec import check_payload
 from core.store.run_changes import RunChanges, Trigger
 
 _MAX_DELAY_US = 366 * DAY_S * US_PER_S
@@ -29,11 +29,7 @@ class Triggers:
 
     async def trigger(self, request: job_service_pb2.TriggerJobRequest, origin: Origin) -> run_pb2.Run:
         """The run that the request made, now or the first time it came."""
-        faults, delay_us = Violations(), 0
-        with faults.noted():
-            check_namespace(request.namespace)
-        with faults.noted():
-            check_job_name(request.name)
+        faults, delay_us = faults_of_name(request.namespace, request.name), 0
         with faults.noted():
             check_payload(request.payload)
         with faults.noted():
