@@ -14,8 +14,8 @@ from tests.support import reporting
 from tests.support.clock import ManualClock
 from tests.support.databases import CockroachDatabases, Databases, PostgresDatabases
 from tests.support.memory import use_memory_for_temporary_files
+from tests.support.servers import started
 from tools.servers.etcd import EtcdServer
-from tools.servers.homes import temporary_home
 from tools.servers.postgres import PostgresServer
 
 # Set for one run, it puts that run on a CockroachDB instead of the session's own PostgreSQL.
@@ -55,25 +55,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """The session's PostgreSQL. It is not durable: a test that kills its database uses `own_postgres`."""
-    with temporary_home() as home:
-        server = PostgresServer(home / "postgres", durable=False)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+    with started(lambda home: PostgresServer(home / "postgres", durable=False)) as server:
+        yield server
 
 
 @pytest.fixture
 def own_postgres() -> Iterator[PostgresServer]:
     """A durable PostgreSQL of this test alone, to be killed, frozen and restarted; already started."""
-    with temporary_home() as home:
-        server = PostgresServer(home / "postgres")
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+    with started(lambda home: PostgresServer(home / "postgres")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -95,25 +85,15 @@ async def database_url(databases: Databases) -> AsyncIterator[str]:
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[EtcdServer]:
     """The session's etcd, shared by all tests: give each test a cluster name of its own."""
-    with temporary_home() as home:
-        server = EtcdServer(home / "etcd")
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+    with started(lambda home: EtcdServer(home / "etcd")) as server:
+        yield server
 
 
 @pytest.fixture
 def own_etcd() -> Iterator[EtcdServer]:
     """An etcd of this test alone, to be killed, frozen, wiped and restarted; already started."""
-    with temporary_home() as home:
-        server = EtcdServer(home / "etcd")
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+    with started(lambda home: EtcdServer(home / "etcd")) as server:
+        yield server
 
 
 @pytest.fixture

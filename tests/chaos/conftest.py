@@ -12,22 +12,17 @@ from core.store.database import DatabaseConfig
 from tests.support.databases import PostgresDatabases
 from tests.support.dispatcher_room import Room, open_room
 from tests.support.history_room import recorded_database
+from tests.support.servers import started
 from tests.support.store_world import StoreWorld, asyncpg_url, close_world, open_world
 from tools.servers.etcd import EtcdServer
-from tools.servers.homes import temporary_home
 from tools.servers.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")
 def recording_postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL of this module's own that can keep records of commits."""
-    with temporary_home() as home:
-        server = PostgresServer(home / "postgres", durable=False, logical=True)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+    with started(lambda home: PostgresServer(home / "postgres", durable=False, logical=True)) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

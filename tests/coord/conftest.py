@@ -14,10 +14,10 @@ from core.coord.records import KeyValue
 from core.rand import SystemRand
 from core.tasks import Tasks
 from tests.support import etcd_auth
+from tests.support.servers import started
 from tests.support.tcp_proxy import TcpProxy
 from tools.servers.etcd import EtcdServer
 from tools.servers.etcd_cluster import EtcdCluster
-from tools.servers.homes import temporary_home
 
 MakeClient = Callable[..., EtcdClient]
 
@@ -74,13 +74,8 @@ def locked_etcd(own_etcd: EtcdServer) -> EtcdServer:
 @pytest.fixture(scope="module")
 def standing_members() -> Iterator[EtcdCluster]:
     """Three members for a module; tests take `members`, which are whole again for each of them."""
-    with temporary_home() as home:
-        cluster = EtcdCluster(home / "etcd")
-        try:
-            cluster.start()
-            yield cluster
-        finally:
-            cluster.stop()
+    with started(lambda home: EtcdCluster(home / "etcd")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import COCKROACH_URL
+from tests.support.servers import started
 from tools.servers.cockroach import CockroachServer, find_cockroach
-from tools.servers.homes import temporary_home
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -19,16 +19,11 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.mark.skipif(bool(COCKROACH_URL), reason="this run is on CockroachDB itself")
 @pytest.mark.skipif(find_cockroach() is None, reason="no CockroachDB: neither COCKROACH_BIN nor cockroach on PATH")
 def test_the_store_keeps_its_promises_on_cockroachdb() -> None:
-    with temporary_home() as home:
-        server = CockroachServer(home / "cockroach")
-        server.start()
-        try:
-            run = subprocess.run(
-                [sys.executable, "-m", "pytest", "-q", "tests/store"],
-                cwd=REPOSITORY,
-                env={**os.environ, "TIDEWHEEL_COCKROACH_URL": server.url()},
-                check=False,
-            )
-        finally:
-            server.stop()
+    with started(lambda home: CockroachServer(home / "cockroach")) as server:
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "tests/store"],
+            cwd=REPOSITORY,
+            env={**os.environ, "TIDEWHEEL_COCKROACH_URL": server.url()},
+            check=False,
+        )
     assert run.returncode == 0
