@@ -19,7 +19,8 @@ from core.errors import Conflict, Invalid
 from core.rand import Rand
 from core.states import OperationKind
 from core.store.audit import Call
-from core.store.backfills import Backfills, BackfillSpec
+from core.store.backfill_records import BackfillSpec
+from core.store.backfills import Backfills
 from core.store.jobs import JobRecord, Jobs
 from core.store.operation_records import NewOperation, OperationRecord, new_record
 from core.store.operations import Operations

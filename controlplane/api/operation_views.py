@@ -11,7 +11,7 @@ from controlplane.api.decode_schedule import timestamp
 from controlplane.operations.runner import OperationRunner
 from core.errors import OutcomeUnknown, Unavailable
 from core.states import OperationKind, OperationState
-from core.store.backfills import BackfillProgress
+from core.store.backfill_records import BackfillProgress
 from core.store.operation_records import OperationRecord
 
 _KINDS: Final = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from core.ids import backfill_run_id
 from core.jobspec import JobSpec
 from core.occurrences import Occurrences, SearchLimit, occurrences_of
 from core.states import OperationEvent, OperationState, RunState
+from core.store.backfill_records import BackfillProgress, BackfillSpec
 from core.store.calendar_lookup import load_contents
 from core.store.database import Database, Transaction
 from core.store.fencing import LANDING
@@ -121,48 +122,6 @@ _AHEAD_US = 60 * US_PER_S
 _LOOK_AGAIN_S = 1.0
 # A range is looked through for occurrences without a run up to this many.
 _MOST_WALKED = 200_000
-_NO_ID = UUID(int=0)
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillSpec:
-    """What a backfill does. Instants are nominal, [from_us, to_us); `per_s` is how many runs become due in a second."""
-
-    job_id: str
-    version: int
-    from_us: int
-    to_us: int
-    per_s: float
-    gated: bool
-    include_run: bool
-    trace: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The stored form."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillProgress:
-    """How far it came: occurrences before `next_us` are dealt with, for which `made` runs were made; of these, those up
-    to (`seen_us`, `seen_id`) have started. `taken_back` were canceled before they started."""
-
-    next_us: int
-    made: int = 0
-    seen_us: int = -1
-    seen_id: str = str(_NO_ID)
-    taken_back: int = 0
-
-    @classmethod
-    def of(cls, operation: OperationRecord) -> BackfillProgress:
-        """The progress of a backfill."""
-        if not operation.progress:
-            return cls(operation.spec["from_us"], seen_us=operation.spec["from_us"] - 1)
-        return cls(**json.loads(operation.progress))
-
-    def text(self) -> str:
-        """The stored form."""
-        return json.dumps(asdict(self), separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)

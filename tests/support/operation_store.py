@@ -15,7 +15,8 @@ from core.jobspec import JobSpec
 from core.schedule import Schedule
 from core.states import JobState, OperationKind
 from core.store.audit import Call
-from core.store.backfills import Backfills, BackfillSpec
+from core.store.backfill_records import BackfillSpec
+from core.store.backfills import Backfills
 from core.store.calendar_changes import CalendarChanged, CalendarChanges
 from core.store.calendars import CalendarRecord, Calendars
 from core.store.job_batches import JobBatches
