@@ -20,27 +20,19 @@ from uuid import UUID
 
 from controlplane.api.violations import BadRequest
 from controlplane.pinning import (
-    emptiest,
     first_after,
-    jitter_candidates,
-    jitter_minutes,
-    last_allowed,
     named_calendars,
     occurrences_in,
-    pinned_calendars,
-    with_last,
 )
+from controlplane.version_drafts import NO_MINUTES, Draft, limited
 from core.enumerator import Enumerator
 from core.errors import Conflict, Invalid
-from core.jobspec import JobSpec, Pins
-from core.occurrences import Occurrence, SearchLimit
-from core.schedule import Schedule
+from core.jobspec import JobSpec
+from core.occurrences import SearchLimit
 from core.states import JOB_TRANSITIONS, JobEvent, JobState
 from core.store.job_changes import NextVersion
 from core.store.jobs import JobRecord
 from core.store.surroundings import Surroundings, Wishes
-
-NO_MINUTES: frozenset[int] = frozenset()
 
 
 class PausedOccurrences(Enum):
@@ -77,8 +69,8 @@ class Creation:
         spec, first = draft.finished(left=self.spec.schedule.max_runs if self.spec.schedule else 0)
         return NextVersion(spec, self.payload, JobState.ACTIVE, first, draft.from_us)
 
-    def _draft(self, around: Surroundings, at_us: int) -> _Draft:
-        return _Draft.of(self.spec, None, around, at_us, self.job_id, self.enumerator, restored=False)
+    def _draft(self, around: Surroundings, at_us: int) -> Draft:
+        return Draft.of(self.spec, None, around, at_us, self.job_id, self.enumerator, restored=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +113,10 @@ class Edit:
         skipped = pause_of(present, around, at_us, self.enumerator)
         return NextVersion(spec, payload, present.state, None, draft.from_us, skipped)
 
-    def _draft(self, present: JobRecord, new: JobSpec, around: Surroundings, at_us: int) -> _Draft:
+    def _draft(self, present: JobRecord, new: JobSpec, around: Surroundings, at_us: int) -> Draft:
         old = readable_spec(present)
         try:
-            return _Draft.of(new, old, around, at_us, present.job_id, self.enumerator, restored=self.restored)
+            return Draft.of(new, old, around, at_us, present.job_id, self.enumerator, restored=self.restored)
         except (Invalid, BadRequest) as fault:
             if not self.restored:
                 raise
@@ -172,7 +164,7 @@ class Resume:
         caught_up = self.paused is PausedOccurrences.CATCH_UP
         from_us = present.from_us if caught_up else at_us
         left = _runs_left(present, spec, around, at_us, self.enumerator)
-        spec, first = _limited(spec, around, from_us, left, self.enumerator)
+        spec, first = limited(spec, around, from_us, left, self.enumerator)
         skipped = None if caught_up else pause_of(present, around, at_us, self.enumerator)
         return NextVersion(spec, present.payload, JobState.ACTIVE, first, from_us, skipped)
 
@@ -227,7 +219,7 @@ class Repinning:
             return None
         spec = replace(present.spec, pins=replace(present.spec.pins, calendars=calendars))
         left = _runs_left(present, spec, around, at_us, self.enumerator)
-        spec, first = _limited(spec, around, at_us, left, self.enumerator)
+        spec, first = limited(spec, around, at_us, left, self.enumerator)
         if present.state is JobState.ACTIVE:
             return NextVersion(spec, present.payload, present.state, first)
         skipped = pause_of(present, around, at_us, self.enumerator)
@@ -248,107 +240,6 @@ def pause_of(present: JobRecord, around: Surroundings, at_us: int, enumerator: E
     except SearchLimit:
         return first.nominal_us, at_us
     return first.nominal_us, max(first.nominal_us, first.nominal_us if last is None else last.nominal_us)
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A version with a newly given schedule, before its jitter and its last occurrence are known."""
-
-    spec: JobSpec
-    from_us: int
-    around: Surroundings
-    enumerator: Enumerator
-    jitter_candidates: tuple[int, ...]
-    # Where the chain would begin without jitter and without a limit of runs.
-    bare_first: Occurrence | None
-
-    @classmethod
-    def of(
-        cls,
-        new: JobSpec,
-        old: JobSpec | None,
-        around: Surroundings,
-        at_us: int,
-        job_id: UUID,
-        enumerator: Enumerator,
-        *,
-        restored: bool,
-    ) -> _Draft:
-        old_schedule = None if old is None else old.schedule
-        from_us = at_us if restored else _beginning(new.schedule, old_schedule, at_us)
-        jitter_us = new.schedule.jitter_us if new.schedule else 0
-        candidates: tuple[int, ...] = ()
-        if jitter_us and old is not None and old_schedule is not None and old_schedule.jitter_us == jitter_us:
-            candidates = (old.pins.jitter_offset_us,)
-        elif jitter_us and restored:
-            candidates = (new.pins.jitter_offset_us,)
-        elif jitter_us:
-            candidates = jitter_candidates(job_id, jitter_us)
-        spec = replace(new, pins=Pins(calendars=pinned_calendars(new.schedule, around)))
-        first = _sought(spec, around, from_us, enumerator, refuse=not restored)
-        return cls(spec, from_us, around, enumerator, candidates, first)
-
-    def minutes(self) -> frozenset[int]:
-        """The minutes whose load decides about the jitter."""
-        return (
-            jitter_minutes(self.bare_first, self.jitter_candidates) if len(self.jitter_candidates) > 1 else NO_MINUTES
-        )
-
-    def finished(self, *, left: int) -> tuple[JobSpec, Occurrence | None]:
-        """The spec with every pin, and where its chain begins; `left` runs are allowed if the schedule has a limit."""
-        offset_us = 0
-        if self.jitter_candidates:
-            offset_us = emptiest(self.bare_first, self.jitter_candidates, self.around.load)
-        spec = replace(self.spec, pins=replace(self.spec.pins, jitter_offset_us=offset_us))
-        return _limited(spec, self.around, self.from_us, left, self.enumerator)
-
-
-def _beginning(new: Schedule | None, old: Schedule | None, at_us: int) -> int:
-    """The instant that the new version's own occurrences lie strictly after: the cut-over, or a newly given one-off.
-
-    Raises Invalid for a one-off in the past beside intervals or lines: from there on theirs would be in the past, too.
-    """
-    given = () if new is None else new.at_us
-    known = () if old is None else old.at_us
-    past = [each for each in given if each <= at_us and each not in known]
-    if past and new is not None and new.recurring:
-        rule = "gives an instant in the past; beside intervals and cron lines only instants to come can be added"
-        raise Invalid("job.schedule.at", rule)
-    return min(past) - 1 if past else at_us
-
-
-def _sought(
-    spec: JobSpec, around: Surroundings, from_us: int, enumerator: Enumerator, *, refuse: bool
-) -> Occurrence | None:
-    """The first occurrence of a newly given schedule. Raises Invalid where a recurring one has none any more."""
-    occurrences = occurrences_in(spec, around, enumerator)
-    if occurrences is None:
-        return None
-    if not refuse:
-        return first_after(occurrences, from_us)
-    try:
-        first = occurrences.next_after(from_us)
-    except SearchLimit:
-        raise Invalid(
-            "job.schedule", "never fires: whatever it gives after now is taken away, as far as was searched"
-        ) from None
-    if first is None and spec.schedule is not None and spec.schedule.recurring:
-        raise Invalid("job.schedule", "never fires: it has no occurrence after now")
-    return first
-
-
-def _limited(
-    spec: JobSpec, around: Surroundings, from_us: int, left: int, enumerator: Enumerator
-) -> tuple[JobSpec, Occurrence | None]:
-    """The spec with its last occurrence pinned where the schedule limits its runs, and where its chain begins."""
-    unlimited = with_last(spec, None)
-    occurrences = occurrences_in(unlimited, around, enumerator)
-    if occurrences is None or spec.schedule is None:
-        return unlimited, None
-    if spec.schedule.max_runs == 0:
-        return unlimited, first_after(occurrences, from_us)
-    last_us = last_allowed(occurrences, from_us, left)
-    return with_last(spec, last_us), first_after(occurrences.until(last_us), from_us)
 
 
 def _runs_left(present: JobRecord, new: JobSpec, around: Surroundings, at_us: int, enumerator: Enumerator) -> int:
