@@ -42,9 +42,10 @@ from core.store.placement_rules import PlacementRules
 from core.store.repairs import Repairs
 from core.store.terms import Terms
 from core.tasks import Tasks
+from core.telemetry.control_plane_metrics import ControlPlaneMetrics
 from core.telemetry.health import Health
 from core.telemetry.http import MonitorServer
-from core.telemetry.metrics import ControlPlaneMetrics, ProcessMetrics, new_registry
+from core.telemetry.metrics import ProcessMetrics, new_registry
 from core.telemetry.tracing import Tracing
 from core.wire import internal_pb2_grpc
 

@@ -30,7 +30,7 @@ from core.store.cluster import Cluster
 from core.store.database import Database
 from core.store.overdue import LateRow, Overdue, StoredSpec
 from core.store.terms import Terms
-from core.telemetry.metrics import MissedFire
+from core.telemetry.control_plane_metrics import MissedFire
 
 log = logging.getLogger(__name__)
 

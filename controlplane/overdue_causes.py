@@ -11,7 +11,7 @@ from core.fence import TermRow
 from core.occurrences import Occurrences, SearchLimit
 from core.states import TermState
 from core.store.overdue import LateRow
-from core.telemetry.metrics import MissedFire
+from core.telemetry.control_plane_metrics import MissedFire
 
 WORDS = {
     MissedFire.NO_TERM: "no dispatcher owns the shard",

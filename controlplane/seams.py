@@ -9,7 +9,7 @@ from uuid import UUID
 from core.ailments import AilmentKind
 from core.findings import FindingKind
 from core.states import MoveCause, MoveState
-from core.telemetry.metrics import MissedFire
+from core.telemetry.control_plane_metrics import MissedFire
 from core.telemetry.run_traces import TraceContext
 
 

@@ -19,7 +19,7 @@ from core.ids import run_id_ranges, shard_hashes
 from core.states import RunState
 from core.store.open_run_lists import OpenRun
 from core.store.open_runs import OpenRuns
-from core.telemetry.metrics import RefusedWrite
+from core.telemetry.dispatcher_metrics import RefusedWrite
 from dispatcher.attempts import LiveAttempt
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.holdings import HeldTerm, Key

@@ -17,7 +17,7 @@ from tidewheel.v1 import worker_service_pb2 as pb
 from core.errors import OutcomeUnknown, Unavailable
 from core.states import AttemptOutcome, RunState
 from core.store.completion import Completion, Ended, Ending
-from core.telemetry.metrics import RefusedWrite
+from core.telemetry.dispatcher_metrics import RefusedWrite
 from dispatcher.attempts import LiveAttempt
 from dispatcher.delivery import run_ref
 from dispatcher.endings import GivenBack, ending_of

@@ -14,7 +14,7 @@ from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.ids import token_hash
 from core.store.decisions import LeaseGrant
-from core.telemetry.metrics import Stage
+from core.telemetry.dispatcher_metrics import Stage
 from core.telemetry.tracing import RunRef
 from dispatcher.attempts import LiveAttempt
 from dispatcher.routes import Taker, WaitingRun

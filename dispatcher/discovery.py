@@ -15,8 +15,8 @@ import logging
 from core.errors import OutcomeUnknown, Unavailable
 from core.handoff import TICK_S
 from core.store.discovery import BucketRange, Discovery
+from core.telemetry.dispatcher_metrics import Stage
 from core.telemetry.health import Pulse
-from core.telemetry.metrics import Stage
 from dispatcher.runtime import Memory, Runtime
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from core.fence import FenceView
-from core.telemetry.metrics import RefusedWrite
+from core.telemetry.dispatcher_metrics import RefusedWrite
 from dispatcher.holdings import Holdings, Key
 from dispatcher.runtime import Memory, Runtime
 

@@ -19,8 +19,8 @@ from core.store.decisions import FireChain, Fired, FireRun, MadeRun
 from core.store.discovery import DueRow
 from core.store.firing import Firing
 from core.store.job_lookup import JobLookup
+from core.telemetry.dispatcher_metrics import RefusedWrite, Stage
 from core.telemetry.health import Pulse
-from core.telemetry.metrics import RefusedWrite, Stage
 from core.telemetry.tracing import RunRef
 from dispatcher.delivery import Delivery
 from dispatcher.drafting import Draft, Drafting

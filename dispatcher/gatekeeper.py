@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from core.errors import OutcomeUnknown, Unavailable
 from core.store.gates import GateKeeper, MadeWay, WaitingKey
-from core.telemetry.metrics import RefusedWrite
+from core.telemetry.dispatcher_metrics import RefusedWrite
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.renewals import request_cancel
 from dispatcher.routes import WaitingRun

@@ -11,7 +11,7 @@ import logging
 
 from core.errors import OutcomeUnknown, Unavailable
 from core.store.leases import LeaseOrder, Leases
-from core.telemetry.metrics import RefusedWrite
+from core.telemetry.dispatcher_metrics import RefusedWrite
 from dispatcher.delivery import Delivery, DrawnLease
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.routes import WaitingRun

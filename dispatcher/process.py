@@ -28,9 +28,10 @@ from core.store.cluster import Cluster, read_cluster
 from core.store.database import Database, DatabaseConfig, connect_with_patience
 from core.store.schema_check import wait_for_schema
 from core.tasks import Tasks
+from core.telemetry.dispatcher_metrics import DispatcherMetrics
 from core.telemetry.health import Health
 from core.telemetry.http import MonitorServer
-from core.telemetry.metrics import DispatcherMetrics, ProcessMetrics, new_registry
+from core.telemetry.metrics import ProcessMetrics, new_registry
 from core.telemetry.tracing import Tracing, start_tracing
 from core.zones import use_pinned_tzdata
 from dispatcher.assembly import Loops, assemble, serve_streams

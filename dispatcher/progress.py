@@ -20,7 +20,7 @@ from core.handoff import TICK_S
 from core.store.discovery import BucketRange, Discovery
 from core.store.marks import MarkKeeper, Raise, Raised
 from core.store.open_runs import OpenRuns
-from core.telemetry.metrics import RefusedWrite
+from core.telemetry.dispatcher_metrics import RefusedWrite
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.holdings import HeldTerm, Key
 from dispatcher.runtime import Memory, OpenInMemory, Runtime

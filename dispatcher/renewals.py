@@ -18,7 +18,7 @@ from core.errors import OutcomeUnknown, Unavailable
 from core.jobspec import MAX_PROGRESS_BYTES
 from core.store.leases import Leases, Renewal
 from core.tasks import Wake
-from core.telemetry.metrics import RefusedWrite
+from core.telemetry.dispatcher_metrics import RefusedWrite
 from dispatcher.attempts import LiveAttempt
 from dispatcher.fence_watch import FenceWatch
 from dispatcher.runtime import Memory, Runtime

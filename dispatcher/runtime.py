@@ -20,7 +20,7 @@ from core.handoff import Handoff
 from core.rand import Rand
 from core.store.cluster import Cluster
 from core.tasks import Wake
-from core.telemetry.metrics import DispatcherMetrics
+from core.telemetry.dispatcher_metrics import DispatcherMetrics
 from core.telemetry.tracing import Tracing
 from dispatcher.agenda import Agenda
 from dispatcher.attempts import Attempts, LiveAttempt

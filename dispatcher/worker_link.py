@@ -22,7 +22,7 @@ from core.clock import US_PER_S
 from core.errors import Invalid
 from core.jobspec import check_namespace, check_word
 from core.tasks import Tasks
-from core.telemetry.metrics import Stage
+from core.telemetry.dispatcher_metrics import Stage
 from dispatcher.attempts import LiveAttempt
 from dispatcher.completion import CompletionLoop
 from dispatcher.delivery import duration

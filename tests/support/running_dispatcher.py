@@ -24,7 +24,8 @@ from core.store.clock_probe import ClockProbe
 from core.store.cluster import read_cluster
 from core.store.database import Database, DatabaseConfig
 from core.tasks import Tasks
-from core.telemetry.metrics import DispatcherMetrics, new_registry
+from core.telemetry.dispatcher_metrics import DispatcherMetrics
+from core.telemetry.metrics import new_registry
 from core.telemetry.tracing import start_tracing
 from core.wire import internal_pb2
 from core.wire.internal_pb2_grpc import DispatcherServiceStub

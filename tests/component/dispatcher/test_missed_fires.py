@@ -19,7 +19,7 @@ from core.intervals import Every
 from core.policy import CatchUp, CatchUpMode, CatchUpOrder, Overlap
 from core.schedule import Schedule
 from core.store.cluster import read_cluster
-from core.telemetry.metrics import MissedFire
+from core.telemetry.control_plane_metrics import MissedFire
 from tests.component.dispatcher.conftest import Departure
 from tests.support.polling import eventually
 from tests.support.time_machine import TimeMachine, us

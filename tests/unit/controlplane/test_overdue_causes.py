@@ -15,7 +15,7 @@ from core.occurrences import Occurrences
 from core.schedule import Schedule
 from core.states import DueKind, TermState
 from core.store.overdue import LateRow
-from core.telemetry.metrics import MissedFire
+from core.telemetry.control_plane_metrics import MissedFire
 
 NOW_US = 1_000_000_000_000
 BEFORE_US = NOW_US - 30_000_000

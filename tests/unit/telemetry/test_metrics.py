@@ -15,16 +15,10 @@ from core.ailments import AilmentKind
 from core.clock import US_PER_S, ClockReading, DatabaseClock
 from core.findings import FindingKind
 from core.states import AttemptOutcome, MoveCause, MoveState, RunState, SkipReason
+from core.telemetry.control_plane_metrics import ControlPlaneMetrics, MissedFire
+from core.telemetry.dispatcher_metrics import DispatcherMetrics, RefusedWrite, Stage
 from core.telemetry.health import Health
-from core.telemetry.metrics import (
-    ControlPlaneMetrics,
-    DispatcherMetrics,
-    MissedFire,
-    ProcessMetrics,
-    RefusedWrite,
-    Stage,
-    new_registry,
-)
+from core.telemetry.metrics import ProcessMetrics, new_registry
 from tests.support.clock import ManualClock
 
 DOCUMENTED = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"

@@ -14,9 +14,10 @@ import pytest
 
 from core.clock import SystemClock
 from core.errors import Invalid, Unavailable
+from core.telemetry.control_plane_metrics import ControlPlaneMetrics
 from core.telemetry.health import Health
 from core.telemetry.http import MonitorServer
-from core.telemetry.metrics import ControlPlaneMetrics, new_registry
+from core.telemetry.metrics import new_registry
 
 
 class Port:
