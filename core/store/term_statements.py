@@ -8,6 +8,20 @@ from __future__ import annotations
 
 from core.store.statement import Kind, statement
 
+
+def _recorded(changed: str, event: str, reason: str = "CAST(:reason AS TEXT)") -> str:
+    """The CTE that notes the event of each row that came out of the CTE `changed`, and why it came to it."""
+    return f"""recorded AS (
+      INSERT INTO shard_term_events
+        (shard, term, op_id, event, from_bucket, to_bucket, owner, reason, at_us, server_us)
+      SELECT c.shard, c.term, CAST(:op_id AS UUID), {event}, c.from_bucket, c.to_bucket, c.owner,
+             {reason}, CAST(:now_us AS BIGINT),
+             CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)
+      FROM {changed} c
+      ON CONFLICT (shard, term, op_id, event) DO NOTHING
+    )"""
+
+
 LIST_NEWEST = statement(
     "list_newest_terms",
     Kind.READ,
@@ -51,7 +65,7 @@ CLOSE = statement(
     # Waits for every fenced write in flight (they hold the row FOR SHARE). The new term begins where the watermark of
     # this statement's snapshot stands; a later watermark would be safe too. A term whose range had not begun to empty
     # is replaced whole; one whose range is empty is closed, and nothing is left to open.
-    """
+    f"""
     WITH closed AS (
       UPDATE shard_terms AS t
       SET state = CASE WHEN m.watermark > t.from_bucket THEN 2 ELSE 3 END,
@@ -65,22 +79,14 @@ CLOSE = statement(
         AND t.from_bucket = i.from_bucket AND t.to_bucket = i.to_bucket
       RETURNING t.shard, t.term, t.from_bucket, t.to_bucket, t.owner, t.state,
                 GREATEST(t.from_bucket, m.watermark) AS next_from, i.to_bucket AS next_to
-    ), recorded AS (
-      INSERT INTO shard_term_events
-        (shard, term, op_id, event, from_bucket, to_bucket, owner, reason, at_us, server_us)
-      SELECT c.shard, c.term, CAST(:op_id AS UUID), CASE WHEN c.state = 2 THEN 'close' ELSE 'void' END,
-             c.from_bucket, c.to_bucket, c.owner, CAST(:reason AS TEXT), CAST(:now_us AS BIGINT),
-             CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)
-      FROM closed c
-      ON CONFLICT (shard, term, op_id, event) DO NOTHING
-    )
+    ), {_recorded("closed", "CASE WHEN c.state = 2 THEN 'close' ELSE 'void' END")}
     SELECT c.shard, c.next_from, c.next_to FROM closed c ORDER BY c.shard
     """,
 )
 OPEN = statement(
     "open_terms",
     Kind.TERM,
-    """
+    f"""
     WITH opened AS (
       INSERT INTO shard_terms (shard, term, from_bucket, to_bucket, owner, op_id, state, opened_us, reason)
       SELECT i.shard, COALESCE((SELECT max(t.term) FROM shard_terms t WHERE t.shard = i.shard), 0) + 1,
@@ -93,20 +99,11 @@ OPEN = statement(
          OR NOT EXISTS (SELECT 1 FROM shard_terms e WHERE e.shard = i.shard)
       ON CONFLICT (shard, term) DO NOTHING
       RETURNING shard, term, from_bucket, to_bucket, owner, state, opened_us, reason
-    ), recorded AS (
-      INSERT INTO shard_term_events
-        (shard, term, op_id, event, from_bucket, to_bucket, owner, reason, at_us, server_us)
-      SELECT o.shard, o.term, CAST(:op_id AS UUID), 'open', o.from_bucket, o.to_bucket, o.owner, o.reason,
-             o.opened_us, CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)
-      FROM opened o
-      ON CONFLICT (shard, term, op_id, event) DO NOTHING
-    )
+    ), {_recorded("opened", "'open'", "c.reason")}
     SELECT o.shard, o.term, o.from_bucket, o.to_bucket, o.owner, o.state, o.opened_us, o.reason
     FROM opened o ORDER BY o.shard
     """,
 )
-
-
 SPLIT = statement(
     "split_terms",
     Kind.TERM,
@@ -114,7 +111,7 @@ SPLIT = statement(
     # that none that saw the longer range commits afterwards. Marks that pass the boundary meanwhile do no harm: what is
     # finished is finished. A shard in which another range is open, too, is not split (rule 17); no such range can come
     # up beside this row, since every way to one changes this row.
-    """
+    f"""
     WITH cut AS (
       UPDATE shard_terms AS t
       SET to_bucket = i.boundary
@@ -132,15 +129,7 @@ SPLIT = statement(
         AND i.boundary > m.watermark AND i.boundary > l.floor
         AND (SELECT count(*) FROM shard_terms o WHERE o.shard = i.shard AND o.state = 1 AND o.term <> i.term) = 0
       RETURNING t.shard, t.term, t.from_bucket, t.to_bucket, t.owner, i.to_bucket AS next_to
-    ), recorded AS (
-      INSERT INTO shard_term_events
-        (shard, term, op_id, event, from_bucket, to_bucket, owner, reason, at_us, server_us)
-      SELECT c.shard, c.term, CAST(:op_id AS UUID), 'split', c.from_bucket, c.to_bucket, c.owner,
-             CAST(:reason AS TEXT), CAST(:now_us AS BIGINT),
-             CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)
-      FROM cut c
-      ON CONFLICT (shard, term, op_id, event) DO NOTHING
-    )
+    ), {_recorded("cut", "'split'")}
     SELECT c.shard, c.to_bucket AS next_from, c.next_to FROM cut c ORDER BY c.shard
     """,
 )
@@ -150,7 +139,7 @@ CLOSE_DRAINED = statement(
     # By the owner of the range that goes on where this one ends, whose own row stands open meanwhile. The watermark
     # only grows, so that an older snapshot of it is safe; below it nothing can land, so that no run is made any more
     # under the term. That its open runs have gone home elsewhere is for the caller to know.
-    """
+    f"""
     WITH own AS (
       SELECT n.shard, n.term, n.from_bucket
       FROM unnest(CAST(:shards AS BIGINT[]), CAST(:next_terms AS BIGINT[])) AS w(shard, term)
@@ -169,15 +158,7 @@ CLOSE_DRAINED = statement(
       WHERE t.shard = i.shard AND t.term = i.term AND t.owner = i.owner AND t.state = 1
         AND t.from_bucket = i.from_bucket AND t.to_bucket = i.to_bucket
       RETURNING t.shard, t.term, t.from_bucket, t.to_bucket, t.owner
-    ), recorded AS (
-      INSERT INTO shard_term_events
-        (shard, term, op_id, event, from_bucket, to_bucket, owner, reason, at_us, server_us)
-      SELECT c.shard, c.term, CAST(:op_id AS UUID), 'close', c.from_bucket, c.to_bucket, c.owner,
-             CAST(:reason AS TEXT), CAST(:now_us AS BIGINT),
-             CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)
-      FROM closed c
-      ON CONFLICT (shard, term, op_id, event) DO NOTHING
-    )
+    ), {_recorded("closed", "'close'")}
     SELECT c.shard, c.term FROM closed c ORDER BY c.shard, c.term
     """,
 )
