@@ -9,7 +9,7 @@ import pytest
 from tests.support.plans import both_modes, conditions, crowd, of_postgresql
 from tests.support.store_world import NOW_US, StoreWorld
 
-pytestmark = of_postgresql
+pytestmark = [*of_postgresql]
 
 JOB = UUID(int=7)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.plans import ROWS, Lookup, both_modes, check, crowd, each_of, of_postgresql
 from tests.support.store_world import NOW_US, StoreWorld
 
-pytestmark = of_postgresql
+pytestmark = [*of_postgresql]
 
 ID = UUID(int=7)
 MOVES = f"""

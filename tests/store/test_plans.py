@@ -22,7 +22,7 @@ from tests.support.polling import eventually
 from tests.support.raw_statements import captured
 from tests.support.store_world import NOW_US, SHARDS, Job, StoreWorld, fire_chain, fire_run, grant
 
-pytestmark = of_postgresql
+pytestmark = [*of_postgresql]
 
 NEXT_US = NOW_US + 60 * US_PER_S
 DUE_KEY = {"shard", "bucket", "due_at_us", "id"}
