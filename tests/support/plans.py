@@ -44,8 +44,6 @@ CROWDS: Final = {
 # A statement, its binds, a table, words of its index condition there.
 Lookup = tuple[str, dict[str, Any], str, tuple[str, ...]]
 
-# A test's marks: plans are PostgreSQL's, and the same at every isolation level.
-of_postgresql = (pytest.mark.usefixtures("on_postgresql"), pytest.mark.parametrize("isolation", ["READ COMMITTED"]))
 both_modes = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"], ids=["custom", "generic"])
 
 

@@ -6,10 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.plans import both_modes, conditions, crowd, of_postgresql
+from tests.support.plans import both_modes, conditions, crowd
 from tests.support.store_world import NOW_US, StoreWorld
-
-pytestmark = [*of_postgresql]
 
 JOB = UUID(int=7)
 

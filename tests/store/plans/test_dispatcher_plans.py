@@ -17,12 +17,10 @@ from core.store.discovery import BucketRange, Discovery
 from core.store.gates import WaitingKey
 from core.store.leases import LeaseOrder, Renewal
 from core.store.overdue import Overdue
-from tests.support.plans import ROWS, both_modes, crowd, of_postgresql
+from tests.support.plans import ROWS, both_modes, crowd
 from tests.support.polling import eventually
 from tests.support.raw_statements import captured
 from tests.support.store_world import NOW_US, SHARDS, Job, StoreWorld, fire_chain, fire_run, grant
-
-pytestmark = [*of_postgresql]
 
 NEXT_US = NOW_US + 60 * US_PER_S
 DUE_KEY = {"shard", "bucket", "due_at_us", "id"}

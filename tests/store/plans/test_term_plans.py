@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.plans import ROWS, both_modes, conditions, crowd, of_postgresql
+from tests.support.plans import ROWS, both_modes, conditions, crowd
 from tests.support.splits import split_call
 from tests.support.store_world import OTHER, OWNER, StoreWorld
-
-pytestmark = [*of_postgresql]
-
 
 TERMS = f"""
     INSERT INTO shard_terms SELECT 1 + n % 20, 2 + n / 20, 0, 1, 'x', gen_random_uuid(), 2, 0, ''

@@ -7,10 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.plans import ROWS, Lookup, both_modes, check, crowd, each_of, of_postgresql
+from tests.support.plans import ROWS, Lookup, both_modes, check, crowd, each_of
 from tests.support.store_world import NOW_US, StoreWorld
-
-pytestmark = [*of_postgresql]
 
 ID = UUID(int=7)
 CALENDAR_VERSIONS = "INSERT INTO calendar_versions SELECT calendar_id, 1, '{}', '', 0, '', '', '' FROM calendars"

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from core.ids import hashes_range, shard_hashes
-from tests.support.plans import both_modes, conditions, crowd, of_postgresql
+from tests.support.plans import both_modes, conditions, crowd
 from tests.support.store_world import NOW_US, SHARDS, StoreWorld
-
-pytestmark = [*of_postgresql]
 
 # Statement, binds, table, words of its index condition.
 LOW, HIGH = hashes_range(shard_hashes(0, SHARDS))

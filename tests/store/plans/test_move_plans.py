@@ -6,10 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.plans import ROWS, Lookup, both_modes, check, crowd, each_of, of_postgresql
+from tests.support.plans import ROWS, Lookup, both_modes, check, crowd, each_of
 from tests.support.store_world import NOW_US, StoreWorld
-
-pytestmark = [*of_postgresql]
 
 ID = UUID(int=7)
 MOVES = f"""
