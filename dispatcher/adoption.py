@@ -25,7 +25,7 @@ from dispatcher.fence_watch import FenceWatch
 from dispatcher.holdings import HeldTerm, Key
 from dispatcher.jobs import JobVersion
 from dispatcher.routes import WaitingRun
-from dispatcher.runtime import Memory, RestingRun, Runtime
+from dispatcher.runtime import Memory, RestingRun, Runtime, Unassigned
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +50,20 @@ class Adoption:
         # By shard, and another one: a worker's word does not wait for a pass, which may have thousands of runs to take.
         self._naming: dict[int, asyncio.Lock] = {}
 
-    async def adopt(self, held: HeldTerm, *, leaving: frozenset[int] = frozenset()) -> int:
+    async def adopt(
+        self,
+        held: HeldTerm,
+        *,
+        leaving: frozenset[int] = frozenset(),
+        waited: Sequence[Unassigned] = (),
+    ) -> int:
         """Make `held` the home of every open run of its shard, and hold them all in memory; returns how many.
 
         Runs at home in the terms `leaving` stay there: while a shard is in two hands, the other one answers for them.
         Called without it once the term before ours can get no new run, so that every run of the shard comes home.
-        Nothing comes home to a term that is being left itself. Raises Unavailable or OutcomeUnknown; running it again
-        goes on where it stopped.
+        Nothing comes home to a term that is being left itself. Of `waited`, which memory believed to wait before the
+        call, those are forgotten that the rows do not know as open here. Raises Unavailable or OutcomeUnknown; running
+        it again goes on where it stopped.
         """
         async with self._passing.setdefault(held.shard, asyncio.Lock()):
             if held.leaving:
@@ -64,11 +71,16 @@ class Adoption:
             async with self._naming.setdefault(held.shard, asyncio.Lock()):
                 pass  # what is being taken home to a term that is left by now is there, and will be found
             with self._memory.readings.begin() as outdated:
-                return await self._adopt(held, leaving, outdated)
+                return await self._adopt(held, leaving, waited, outdated)
 
-    async def _adopt(self, held: HeldTerm, leaving: frozenset[int], outdated: Set[UUID]) -> int:
+    async def _adopt(
+        self,
+        held: HeldTerm,
+        leaving: frozenset[int],
+        waited: Sequence[Unassigned],
+        outdated: Set[UUID],
+    ) -> int:
         counts = (held.doubts, held.overflows)
-        waited = self._memory.waiting_under(held.key)
         rested = [run for run in self._memory.resting.values() if (run.shard, run.term) == held.key]
         settled = self._runtime.clock.monotonic_s() - held.doubted_s > _IN_FLIGHT_LIMIT_S
         hashes = await self._open_runs.peopled_hashes(shard_hashes(held.shard, self._runtime.cluster.shard_count))
@@ -119,12 +131,12 @@ class Adoption:
                     if unsettled.get(run_id) is run:
                         del unsettled[run_id]
 
-    async def _forget_ended(self, unseen: Sequence[WaitingRun | RestingRun], held: HeldTerm) -> None:
+    async def _forget_ended(self, unseen: Sequence[Unassigned], held: HeldTerm) -> None:
         """Forget runs that are believed to wait, and are open no more or at home elsewhere: no hint of it came."""
         if not unseen:
             return
         rows = {run.run_id: run for run in await self._open_runs.named(held.shard, [run.run_id for run in unseen])}
-        still = {id(run) for run in self._memory.waiting_under(held.key)}
+        still = {id(run) for run in self._memory.waiting_by_term().get(held.key, ())}
         for run in unseen:
             row = rows.get(run.run_id)
             ours = row is not None and self._memory.holdings.get((row.shard, row.home_term)) is not None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from core.coord.layout import Owner
 from core.coord.ports import DispatcherCoord
@@ -26,7 +26,7 @@ from core.telemetry.health import Pulse
 from dispatcher.adoption import Adoption
 from dispatcher.claims import Claims
 from dispatcher.holdings import HeldTerm, Key
-from dispatcher.runtime import Memory, Runtime
+from dispatcher.runtime import Memory, Runtime, Unassigned
 
 log = logging.getLogger(__name__)
 
@@ -149,18 +149,19 @@ class Ownership:
         self._memory.wakes.discover.set()
         self._count()
 
-    async def _adopt(self, taken: Sequence[HeldTerm]) -> None:
+    async def _adopt(self, taken: Sequence[HeldTerm], waited: Mapping[Key, Sequence[Unassigned]]) -> None:
         for start in range(0, len(taken), _ADOPTED_AT_ONCE):
-            passes = (self._adopt_one(held) for held in taken[start : start + _ADOPTED_AT_ONCE])
+            chunk = taken[start : start + _ADOPTED_AT_ONCE]
+            passes = (self._adopt_one(held, waited.get(held.key, ())) for held in chunk)
             for outcome in await asyncio.gather(*passes, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
 
-    async def _adopt_one(self, held: HeldTerm) -> None:
+    async def _adopt_one(self, held: HeldTerm, waited: Sequence[Unassigned]) -> None:
         if self._memory.holdings.get(held.key) is held:
             handoff = self._memory.handoffs.get(held.shard)
             others = () if handoff is None else (handoff.before.term, handoff.after.term)
-            await self._adoption.adopt(held, leaving=frozenset(others) - {held.term})
+            await self._adoption.adopt(held, leaving=frozenset(others) - {held.term}, waited=waited)
 
     async def _read_again(self) -> None:
         """Adopt what is not adopted yet, what a lost answer left in doubt, what did not fit; and all now and then."""
@@ -176,7 +177,9 @@ class Ownership:
         if everything or room:
             routes.overflowed.clear()
             gates.overflowed = False
-        await self._adopt(wanted)
+        # Where nothing is in doubt but the room, nothing that waits is looked for: that is a walk over all of it.
+        looked_for = everything or any(held.doubtful for held in wanted)
+        await self._adopt(wanted, self._memory.waiting_by_term() if looked_for else {})
 
     # --- the end ---
 

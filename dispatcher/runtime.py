@@ -6,6 +6,7 @@ moment; every piece of it can be lost, since SQL has it all.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -81,6 +82,10 @@ class RestingRun:
 _UNSENT_KEPT_S = 600.0
 
 OpenInMemory = LiveAttempt | WaitingRun | RestingRun
+
+
+Unassigned = WaitingRun | RestingRun
+"""An open run that no worker holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +210,18 @@ class Memory:
         yield from self.resting.values()
         yield from self.unreadable.values()
 
-    def waiting_under(self, key: Key) -> list[WaitingRun | RestingRun]:
-        """The open runs at home under a term that no worker holds and that do not rest."""
-        waiting: Iterable[WaitingRun | RestingRun] = chain(
+    def waiting_by_term(self) -> dict[Key, list[Unassigned]]:
+        """The open runs that no worker holds and that do not rest, by the term under which they are at home.
+
+        A walk over all of them, so for several terms it is done once.
+        """
+        waiting: dict[Key, list[Unassigned]] = defaultdict(list)
+        everything: Iterable[Unassigned] = chain(
             self.routes.waiting_runs(), self.gates.waiting_runs(), self.unreadable.values()
         )
-        return [run for run in waiting if (run.shard, run.term) == key]
+        for run in everything:
+            waiting[run.shard, run.term].append(run)
+        return waiting
 
     def cut(self, held: HeldTerm, to_bucket: int) -> None:
         """The range of a held term was split: what is due from `to_bucket` on is another term's."""

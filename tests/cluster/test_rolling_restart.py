@@ -17,7 +17,7 @@ CALM_S = 8
 DRAINED_WITHIN_S = 45.0
 # The benchmark aims at 50 ms above the undisturbed p99. Here it is about three times that p99, but at least this much.
 FLOOR_S = 1.5
-# Shards that a drain has just moved may go on to whoever starts next; with the default that is a minute's wait.
+# What rebalancing has moved may be moved again soon, by three restarts in a row as by three in an hour.
 _MOVABLE = {"TIDEWHEEL_CONTROLPLANE_MIN_RESIDENCY_S": "1.0", "TIDEWHEEL_CONTROLPLANE_REBALANCE_INTERVAL_S": "2.0"}
 
 
