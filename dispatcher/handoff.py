@@ -24,8 +24,9 @@ from dispatcher.runtime import Memory, Runtime
 log = logging.getLogger(__name__)
 
 _BATCH = 16
-# Shards whose runs are brought home together: each takes a handful of statements, one after the other.
-_AT_ONCE = 4
+# Shards whose runs are brought home together: each takes a handful of statements, one after the other. More at once are
+# ended sooner, and delay what is fired meanwhile (docs/performance.md has the figures).
+_AT_ONCE = 2
 
 
 class HandoffLoop:
