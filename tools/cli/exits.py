@@ -75,6 +75,11 @@ def _where_to_look(not_found: str) -> str:
         "run": "run list NAME",
         "calendar": "calendar list",
         "operation": "operation list",
+        "dispatcher": "dispatcher list",
+        "shard": "shard list",
+        "move": "shard moves",
+        "drain": "shard rules",
+        "freeze": "shard rules",
     }
     command = next((command for what, command in listed.items() if not_found.startswith(f"{what} ")), "job list")
     return f"see `tidewheel {command}`"
