@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from uuid import UUID
 
 from core.coord.layout import Assignment
 from core.coord.ports import CoordView
@@ -81,7 +80,7 @@ class Claims:
             if order.seize or row.owner not in self._coord.members():
                 wanted.claims["takeover"].append(Claim(shard, row))
             elif self._is_withdrawn(row):
-                wanted.claims["move"].append(Claim(shard, row, _move_of(order)))
+                wanted.claims["move"].append(Claim(shard, row, order.planned_move))
             elif sum(1 for s, _ in opened if s == shard) == 1:
                 wanted.splits.append((row, order))
         return wanted
@@ -119,7 +118,7 @@ class Claims:
         now_us = clock.now_us()
         boundary = boundary_for(scale, now_us, self._runtime.settings.handoff_lead_s)
         won = await self._terms.split(
-            [Split(row.shard, row, boundary, order.residency_us, _move_of(order)) for row, order in wanted],
+            [Split(row.shard, row, boundary, order.residency_us, order.planned_move) for row, order in wanted],
             owner=self._runtime.dispatcher_id,
             op_id=self._runtime.rand.uuid(),
             now_us=now_us,
@@ -143,10 +142,6 @@ class Claims:
         for row in claims_of:
             if row.shard in shards:
                 self._neighbours.changed(row.shard, row.owner)
-
-
-def _move_of(order: Assignment) -> UUID | None:
-    return UUID(order.move_id) if order.move_id else None
 
 
 class _Wanted:

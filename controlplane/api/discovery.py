@@ -36,7 +36,8 @@ class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
         self._clock = clock
         self._streams: set[Wake] = set()
         self._known: dict[str, tuple[Member, float]] = {}
-        self._present = discovery_service_pb2.DispatcherList()
+        # None until etcd was read once: an empty list would send every worker away.
+        self._present: discovery_service_pb2.DispatcherList | None = None
         self._planned: tuple[int, frozenset[str]] = (0, frozenset())
         self._closing = False
 
@@ -60,14 +61,13 @@ class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
     async def WatchDispatchers(
         self, request: discovery_service_pb2.WatchDispatchersRequest, context: Context
     ) -> AsyncIterator[discovery_service_pb2.DispatcherList]:
-        """Nothing is sent before etcd was read once: an empty list would send every worker away."""
+        """The list, and each change of it; nothing before etcd was read once."""
         wake = Wake()
         told: discovery_service_pb2.DispatcherList | None = None
         self._streams.add(wake)
         try:
             while not self._closing:
-                self._look()
-                if self._coord.synced and self._present != told:
+                if self._present is not None and self._present != told:
                     told = self._present
                     yield told
                 await wake.wait(self._clock, _TICK_S)
@@ -83,7 +83,7 @@ class DiscoveryServicer(discovery_service_pb2_grpc.DiscoveryServiceServicer):
                 for member in members
             ]
         )
-        if present != self._present:
+        if self._coord.synced and present != self._present:
             self._present = present
             for wake in self._streams:
                 wake.set()

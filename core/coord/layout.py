@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
+from uuid import UUID
 
 from core.errors import Invalid
 
@@ -98,6 +99,11 @@ class Assignment:
             _check_id("assignment.replaces_owner", self.replaces_owner)
         if not isinstance(self.seize, bool):
             raise Invalid("assignment.seize", "must be true or false")
+
+    @property
+    def planned_move(self) -> UUID | None:
+        """The id of the planned move that is carried out."""
+        return UUID(self.move_id) if self.move_id else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from uuid import UUID
 
 from core.buckets import BucketScale
 from core.clock import SystemClock
@@ -116,8 +115,7 @@ class PlayedOwner(Dispatcher):
         # Hand-offs that are finished at once leave the floor ahead of the time.
         floor = (await MarkKeeper(self._database, "").read([row.shard]))[row.shard].floor
         boundary = max(self._scale.bucket_of(now_us) + _BUCKETS_AHEAD, floor + 1)
-        move_id = UUID(order.move_id) if order.move_id else None
-        split = Split(row.shard, row, boundary, order.residency_us, move_id)
+        split = Split(row.shard, row, boundary, order.residency_us, order.planned_move)
         self._publish(
             await self._terms.split(
                 [split], owner=self.dispatcher_id, op_id=self._rand.uuid(), now_us=now_us, reason="move"
