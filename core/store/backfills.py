@@ -187,19 +187,17 @@ class Backfills:
             work, now_us = _Work.of(present), self._clock.now_us()
             if present.state is OperationState.CANCELING:
                 return await self._take_back(tx, work, now_us)
-            if work.progress.next_us >= work.spec.to_us:
-                return await self._look(tx, work, now_us)
-            if work.due_at_us(work.progress.made) > now_us + _AHEAD_US:
-                return await self._look(tx, work, now_us)
-            return await self._make(tx, work, now_us)
+            if work.progress.next_us < work.spec.to_us:
+                # Looked at while the making rests as well: a slow backfill would find out hours later.
+                job = await _version_of(tx, work)
+                if work.due_at_us(work.progress.made) <= now_us + _AHEAD_US:
+                    return await self._make(tx, work, job, now_us)
+            return await self._look(tx, work, now_us)
 
         return await self._database.transaction(body, repeat_unknown=True)
 
-    async def _make(self, tx: Transaction, work: _Work, now_us: int) -> Stepped:
-        rows = await tx.run(_VERSION, {"job_id": work.job_id, "version": work.spec.version})
-        if not rows or rows[0].deleted_us:
-            raise Conflict("the job was deleted meanwhile")
-        job, progress = rows[0], work.progress
+    async def _make(self, tx: Transaction, work: _Work, job: Row[Any], now_us: int) -> Stepped:
+        progress = work.progress
         occurrences = await self._occurrences(tx, JobSpec.from_json(json.loads(job.spec)))
         instants, next_us = _page(occurrences, progress.next_us, work.spec.to_us)
         taken = set() if work.spec.include_run else await _with_run(tx, work.job_id, instants)
@@ -291,6 +289,14 @@ def _page(occurrences: Occurrences, from_us: int, to_us: int) -> tuple[list[int]
         at_us = following.nominal_us
         instants.append(at_us)
     return instants, at_us + 1
+
+
+async def _version_of(tx: Transaction, work: _Work) -> Row[Any]:
+    """The version whose occurrences are made. Raises Conflict when the job is deleted."""
+    rows = await tx.run(_VERSION, {"job_id": work.job_id, "version": work.spec.version})
+    if not rows or rows[0].deleted_us:
+        raise Conflict("the job was deleted meanwhile")
+    return rows[0]
 
 
 async def _with_run(source: Database | Transaction, job_id: UUID, instants: Sequence[int]) -> set[int]:

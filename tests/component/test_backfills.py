@@ -235,12 +235,24 @@ class TestItsEnd:
         again = await backfill(plane, "minutely", "2020-01-01T00:00", "2020-01-01T00:10")
         assert again.total == 3
 
-    async def test_by_the_jobs_deletion_says_so(self, plane: ControlPlane) -> None:
+    async def test_by_the_jobs_deletion_says_so(self, plane: ControlPlane, eye: asyncpg.Connection) -> None:
+        """Also while the making rests: of 900 runs, one a second, the first 200 are made at once, the next in minutes."""
         await plane.create("minutely", schedule=job_pb2.Schedule(cron=["* * * * *"]))
-        operation = await backfill(plane, "minutely", "2020-01-01T00:00", "2020-01-01T15:00", runs_per_second=1000)
+        operation = await backfill(plane, "minutely", "2020-01-01T00:00", "2020-01-01T15:00", runs_per_second=1)
+        assert operation.state == RUNNING
         await plane.jobs.DeleteJob(DeleteJobRequest(name="minutely"))
-        ended = await reaches(plane, operation, FAILED) if operation.state == RUNNING else operation
+        ended = await reaches(plane, operation, FAILED)
         assert ended.error == "the job was deleted meanwhile"
+        assert [row["state"] for row in await runs(eye)] == [1] * 200
+
+    async def test_by_its_runs_start_when_the_job_was_deleted_after_all_were_made(
+        self, plane: ControlPlane, eye: asyncpg.Connection
+    ) -> None:
+        await plane.create("hourly", schedule=HOURLY)
+        operation = await backfill(plane, "hourly", "2020-01-01T00:00", "2020-01-01T05:00")
+        await plane.jobs.DeleteJob(DeleteJobRequest(name="hourly"))
+        await start_all(eye)
+        assert (await reaches(plane, operation, SUCCEEDED)).done == 5
 
 
 class TestAsking:
