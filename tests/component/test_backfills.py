@@ -236,7 +236,7 @@ class TestItsEnd:
         assert again.total == 3
 
     async def test_by_the_jobs_deletion_says_so(self, plane: ControlPlane, eye: asyncpg.Connection) -> None:
-        """Also while the making rests: of 900 runs, one a second, the first 200 are made at once, the next in minutes."""
+        """Also while the making rests: of 900 runs, one a second, the first 200 are made at once."""
         await plane.create("minutely", schedule=job_pb2.Schedule(cron=["* * * * *"]))
         operation = await backfill(plane, "minutely", "2020-01-01T00:00", "2020-01-01T15:00", runs_per_second=1)
         assert operation.state == RUNNING
