@@ -7,6 +7,7 @@ effects. SQLSTATEs: 40001 and 40P01 restart; 40003 and a connection lost under w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -114,12 +115,15 @@ class Retrier:
         `repeat_unknown` says that the body recognises its own effect, so that a lost answer is settled by running it
         again. Raises Unavailable (not applied), OutcomeUnknown (may have happened), or a defect as it is.
         """
-        unknown = False
+        unknown, cancels = False, _cancels()
         for attempt in range(1, self._limits.tries + 1):
             progress = Progress()
             try:
                 return await body(progress)
             except Exception as error:
+                if _cancels() > cancels:
+                    # Giving a session back failed and hid the cancellation that it was for (B106).
+                    raise asyncio.CancelledError from error
                 consequence = consequence_of(error, sent=progress.was_sent)
                 if consequence is Consequence.DEFECT:
                     raise
@@ -134,6 +138,12 @@ class Retrier:
     def _wait_s(self, attempt: int) -> float:
         ceiling = min(self._limits.longest_wait_s, self._limits.first_wait_s * 2 ** (attempt - 1))
         return self._rand.uniform(ceiling / 2, ceiling)
+
+
+def _cancels() -> int:
+    """How many cancellations the running task has been asked for and has not taken back."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 class Progress:

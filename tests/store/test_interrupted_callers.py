@@ -32,14 +32,14 @@ NEXT_US = NOW_US + 60 * US_PER_S
 class TestCancelledCallers:
     """Cancelling the task around a query leaks neither its connection nor its locks (B106)."""
 
-    async def free(self, world: StoreWorld) -> bool:
-        """Every connection is back, and no session of the product holds a transaction or a lock open."""
+    async def free(self, world: StoreWorld, out: int = 0) -> bool:
+        """Every connection but `out` is back, and no session of the product holds a transaction or a lock open."""
         pool: Any = world.database.engine.sync_engine.pool
         left: int = await world.eye.fetchval(
             """SELECT count(*) FROM pg_stat_activity
                WHERE application_name = 'tidewheel' AND datname = current_database() AND state <> 'idle'"""
         )
-        return bool(pool.checkedout() == 0 and left == 0)
+        return bool(pool.checkedout() == out and left == 0)
 
     async def test_leak_no_connection_b106(self, store_config: DatabaseConfig, on_postgresql: None) -> None:
         world = await open_world(replace(store_config, pool_size=5))
@@ -85,6 +85,32 @@ class TestCancelledCallers:
         await begun.commit()
         await holder.close()
         assert (await world.marks().read([0]))[0].floor == world.bucket
+
+    async def test_whose_session_the_server_has_ended_are_cancelled_all_the_same(
+        self, world: StoreWorld, on_postgresql: None
+    ) -> None:
+        """The rollback fails then: that is no reason to begin anew for somebody who has gone."""
+        runs, begun = 0, asyncio.Event()
+
+        async def body(tx: Transaction) -> None:
+            nonlocal runs
+            runs += 1
+            await record_number(tx)
+            begun.set()
+            await asyncio.sleep(10)
+
+        writing = asyncio.create_task(world.database.transaction(body))
+        await begun.wait()
+        await world.eye.execute(
+            """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE application_name = 'tidewheel' AND datname = current_database()
+               AND state = 'idle in transaction'"""
+        )
+        await eventually(lambda: self.free(world, out=1), what="the session is ended")
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert runs == 1
 
     async def test_during_a_commit_learn_of_it_when_the_commit_has_ended(
         self, proxied: tuple[StoreWorld, TcpProxy], on_postgresql: None
