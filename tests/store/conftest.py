@@ -14,6 +14,16 @@ from tests.support.tcp_proxy import TcpProxy
 
 
 @pytest.fixture
+def store_config(store_config: DatabaseConfig) -> DatabaseConfig:
+    """Sessions whose limits no stall of the machine reaches: here the tests alone decide what is held up, and how long.
+
+    A statement that ran into its limit is run again, and a transaction whose session was ended begins anew: after what
+    a test let happen in the middle of it.
+    """
+    return replace(store_config, statement_timeout_s=30.0, idle_in_transaction_timeout_s=30.0, connect_timeout_s=30.0)
+
+
+@pytest.fixture
 async def world(store_config: DatabaseConfig) -> AsyncIterator[StoreWorld]:
     """A founded cluster in a fresh database, at each isolation level."""
     opened = await open_world(store_config)
@@ -22,12 +32,15 @@ async def world(store_config: DatabaseConfig) -> AsyncIterator[StoreWorld]:
 
 
 @pytest.fixture
-async def proxied(store_config: DatabaseConfig) -> AsyncIterator[tuple[StoreWorld, TcpProxy]]:
-    """A world whose one session runs through a proxy, and has prepared its statements before."""
+async def proxied(
+    store_config: DatabaseConfig, request: pytest.FixtureRequest
+) -> AsyncIterator[tuple[StoreWorld, TcpProxy]]:
+    """A world whose one session runs through a proxy; a test that waits for a statement's limit gives it (seconds)."""
+    limit_s = getattr(request, "param", store_config.statement_timeout_s)
     address = make_url(store_config.url)
     async with TcpProxy(str(address.host), int(address.port or 0)) as proxy:
         through = address.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
-        config = replace(store_config, url=through, pool_size=1, statement_timeout_s=1.0)
+        config = replace(store_config, url=through, pool_size=1, statement_timeout_s=limit_s)
         world = await open_world(config, eye_url=store_config.url)
         yield world, proxy
         proxy.heal()

@@ -30,6 +30,7 @@ from tests.support.api_store import MINUTE_US, MINUTELY, shown_job
 from tests.support.cut_over_play import FiringOwner, accounts_of, just_before
 from tests.support.operation_store import CHRISTMAS, OperationStore
 from tests.support.planted import Planter
+from tests.support.raw_statements import until_held_up
 from tests.support.store_world import NOW_US, close_world, open_world
 
 OCCURRENCE_US = NOW_US + MINUTE_US
@@ -182,7 +183,7 @@ async def under_way(store: OperationStore, scene: Scene, monkeypatch: pytest.Mon
 
     async def begin_to_fire() -> None:
         firing.append(asyncio.ensure_future(scene.fire()))
-        await asyncio.sleep(0.1)
+        await until_held_up(store.world)
         assert not firing[0].done(), "the owner's statement did not wait for the change"
 
     just_before(monkeypatch, "find_fired_beyond", begin_to_fire)
@@ -234,9 +235,9 @@ async def test_a_change_waits_for_a_firing_that_is_at_the_row(store: OperationSt
         run_id,
     )
     firing = asyncio.ensure_future(scene.fire())
-    await asyncio.sleep(0.1)
+    await until_held_up(store.world)
     changing = asyncio.ensure_future(CHANGES[change](scene))
-    await asyncio.sleep(0.1)
+    await until_held_up(store.world, 2)
     assert not firing.done()
     assert not changing.done()
     await held_up.rollback()

@@ -14,6 +14,7 @@ from core.states import DueKind, JobState
 from core.store.job_changes import Changed, NextVersion
 from core.store.jobs import JobRecord
 from tests.support.api_store import MINUTE_US, MINUTELY, ApiStore, next_version, spec
+from tests.support.raw_statements import until_held_up
 from tests.support.store_world import NOW_US, SHARDS, StoreWorld
 
 
@@ -98,7 +99,7 @@ class TestLanding:
         await raising.start()
         await store.world.eye.execute("UPDATE shard_floors SET floor = $1", floor)
         creating = asyncio.ensure_future(store.create())
-        await asyncio.sleep(0.1)
+        await until_held_up(store.world)
         assert not creating.done()
         await raising.commit()
         await creating

@@ -23,6 +23,7 @@ from core.store.jobs import JobRecord
 from core.store.surroundings import Wishes, gather, measure
 from tests.support.api_store import MINUTE_US, MINUTELY, NAMESPACE, ApiStore, shown_job
 from tests.support.db_faults import DbFaults
+from tests.support.raw_statements import until_held_up
 from tests.support.store_world import NOW_US, SHARDS, Job, StoreWorld
 
 HOUR_US = 60 * MINUTE_US
@@ -91,12 +92,6 @@ async def references(store: ApiStore) -> list[tuple[UUID, UUID]]:
     return [(row["calendar_id"], row["job_id"]) for row in await store.world.rows("calendar_jobs")]
 
 
-async def waits(task: asyncio.Future[Any]) -> bool:
-    """Whether it is held up by somebody's lock."""
-    await asyncio.sleep(0.1)
-    return not task.done()
-
-
 class TestReferencesToCalendars:
     async def test_stand_while_the_job_names_the_calendar_and_go_with_it(self, store: ApiStore) -> None:
         pin = await calendar(store)
@@ -137,7 +132,8 @@ class TestReferencesToCalendars:
         await deletion.start()
         await store.world.eye.execute("UPDATE calendars SET deleted_us = 1 WHERE calendar_id = $1", pin.calendar_id)
         creating = asyncio.ensure_future(create(store, NAMED))
-        assert await waits(creating)
+        await until_held_up(store.world)
+        assert not creating.done()
         await deletion.commit()
         with pytest.raises(BadRequest, match="no calendar of the namespace is named 'holidays'"):
             await creating
@@ -152,7 +148,8 @@ class TestReferencesToCalendars:
         await store.world.eye.execute("UPDATE calendars SET version = 2 WHERE calendar_id = $1", pin.calendar_id)
         await content_of(store, replace(pin, version=2), HOLIDAY)
         creating = asyncio.ensure_future(create(store, NAMED))
-        assert await waits(creating)
+        await until_held_up(store.world)
+        assert not creating.done()
         await update.commit()
         await creating
         job = await store.jobs.by_name(NAMESPACE, "job")

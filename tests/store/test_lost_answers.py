@@ -139,13 +139,14 @@ class TestLostAnswers:
         assert runs == 2
         assert await world.eye.fetchval("SELECT count(*) FROM schema_migrations WHERE number = 777") == 1
 
+    @pytest.mark.parametrize("proxied", [1.0], indirect=True, ids=["limit of 1 s"])
     async def test_a_server_that_never_answers_is_given_up_in_time(self, proxied: tuple[StoreWorld, TcpProxy]) -> None:
         world, proxy = proxied
         await world.own(0)
         order = await self.leased(world)
         proxy.drop(to_client=True)
         with pytest.raises(OutcomeUnknown):
-            await asyncio.wait_for(_once(world, order), timeout=20)
+            await asyncio.wait_for(_once(world, order), timeout=30)
         proxy.heal()
         assert len(await world.database.run(STATEMENTS["read_cluster"])) == 1
 

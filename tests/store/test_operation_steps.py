@@ -18,6 +18,7 @@ from core.store.operation_records import OperationRecord
 from core.store.transact import RetryLimits
 from tests.support.db_faults import DbFaults
 from tests.support.operation_store import HOUR_US, NEW_YEAR, OperationStore, id_of
+from tests.support.raw_statements import until_held_up
 from tests.support.store_world import NOW_US, close_world, open_world
 
 TABLES = ("calendars", "calendar_versions", "operations", "job_versions", "due", "runs", "audit", "requests")
@@ -313,7 +314,7 @@ class TestABackfillThatIsCanceled:
             NOW_US - HOUR_US,
         )
         stepping = asyncio.ensure_future(store.step(await store.again(operation)))
-        await asyncio.sleep(0.1)
+        await until_held_up(store.world)
         assert not stepping.done()
         await leasing.commit()
         assert len((await stepping).canceled) == 59

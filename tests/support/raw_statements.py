@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from core.store.database import Database, DatabaseConfig
 from core.store.statement import STATEMENTS, Statement
 from tests.support.polling import eventually
-from tests.support.store_world import asyncpg_url
+from tests.support.store_world import StoreWorld, asyncpg_url
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,22 @@ async def connect(config: DatabaseConfig, name: str) -> asyncpg.Connection:
     return await asyncpg.connect(asyncpg_url(config.url), server_settings=settings)
 
 
-async def until_waiting(eye: asyncpg.Connection, name: str) -> None:
-    """Wait until a session of that application name waits for a lock."""
+async def until_waiting(eye: asyncpg.Connection, name: str, sessions: int = 1) -> None:
+    """Wait until so many sessions of that application name wait for a lock; `eye` may be in a transaction itself."""
 
     async def waits() -> bool:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'"
-        return bool(await eye.fetchval(query, name))
+        await eye.execute("SELECT pg_stat_clear_snapshot()")  # what a transaction saw of others it sees for ever
+        query = """SELECT count(*) FROM pg_stat_activity
+                   WHERE application_name = $1 AND datname = current_database() AND wait_event_type = 'Lock'"""
+        return int(await eye.fetchval(query, name)) >= sessions
 
-    await eventually(waits, what=f"{name} waits for a lock")
+    await eventually(waits, what=f"{sessions} of {name} wait for a lock")
+
+
+async def until_held_up(world: StoreWorld, sessions: int = 1) -> None:
+    """Wait until so many of the product's sessions wait for a lock. CockroachDB does not tell: there, for a moment."""
+    config = world.database.config
+    if config.is_cockroach:
+        await asyncio.sleep(0.1)
+    else:
+        await until_waiting(world.eye, config.application_name, sessions)
