@@ -9,7 +9,7 @@ import pytest
 
 from core.clock import SystemClock
 from core.coord.client import EtcdClient
-from core.coord.config import EtcdConfig
+from core.coord.config import EtcdConfig, EtcdTls, EtcdUser
 from core.coord.records import KeyValue
 from core.rand import SystemRand
 from core.tasks import Tasks
@@ -22,12 +22,18 @@ from tools.servers.etcd_cluster import EtcdCluster
 MakeClient = Callable[..., EtcdClient]
 
 
-def quick(*endpoints: str, **changes: object) -> EtcdConfig:
-    """Settings with which a fault shows within a second or two."""
+def quick(*endpoints: str, **changes: float | EtcdTls | EtcdUser | None) -> EtcdConfig:
+    """Settings with which a lost connection shows within a second or two.
+
+    A call that was sent waits longer for its answer, unless the test has it otherwise: a machine that stands still for
+    a moment must not make an unknown outcome of a write.
+    """
+    total_s = changes.get("total_timeout_s", 12.0)
+    assert isinstance(total_s, float)
     settings: dict[str, object] = {
         "connect_timeout_s": 0.5,
-        "call_timeout_s": 1.0,
-        "total_timeout_s": 6.0,
+        "call_timeout_s": min(6.0, total_s),
+        "total_timeout_s": total_s,
         "retry_max_s": 0.5,
         "watch_silence_s": 0.5,
     }
@@ -44,7 +50,7 @@ async def make_client() -> AsyncIterator[MakeClient]:
     """Makes clients, given endpoints and settings; they are closed after the test."""
     async with AsyncExitStack() as stack:
 
-        def make(*endpoints: str, **changes: object) -> EtcdClient:
+        def make(*endpoints: str, **changes: float | EtcdTls | EtcdUser | None) -> EtcdClient:
             client = EtcdClient(quick(*endpoints, **changes), SystemClock(), SystemRand())
             stack.push_async_callback(client.close)
             return client

@@ -42,7 +42,8 @@ async def make_coord(cluster: str) -> AsyncIterator[MakeCoord]:
     async with AsyncExitStack() as stack:
 
         def make(endpoint: str, **session: float) -> EtcdCoord:
-            held = SessionConfig(**({"ttl_s": 3, "renew_s": 0.5, "margin_s": 0.5} | session))  # type: ignore[arg-type]
+            # No stall of the machine loses such a lease: a test that is about the loss of one says how long it is.
+            held = SessionConfig(**({"ttl_s": 60, "renew_s": 0.5, "margin_s": 0.5} | session))  # type: ignore[arg-type]
             coord = EtcdCoord(quick(endpoint), held, cluster, SystemClock(), SystemRand())
             as_port: Coord = coord
             as_port.start()
@@ -59,7 +60,7 @@ async def make_coord(cluster: str) -> AsyncIterator[MakeCoord]:
 async def test_a_registered_dispatcher_and_its_shards_are_seen_by_everybody_until_it_closes(
     etcd: EtcdServer, make_coord: MakeCoord
 ) -> None:
-    dispatcher, viewer = make_coord(etcd.endpoint), make_coord(etcd.endpoint)
+    dispatcher, viewer = make_coord(etcd.endpoint, renew_s=10.0), make_coord(etcd.endpoint)
     dispatcher.register(D1)
     dispatcher.publish_owner(Owner(5, 1, 100, "d1"))
     await asyncio.gather(dispatcher.ready(), viewer.ready(), dispatcher.settled())
@@ -67,15 +68,15 @@ async def test_a_registered_dispatcher_and_its_shards_are_seen_by_everybody_unti
     dispatcher.withdraw_owner(5)
     await eventually(lambda: not viewer.owners())
     await dispatcher.close()
-    await eventually(lambda: not viewer.members(), 2)
+    await eventually(lambda: not viewer.members(), what="gone at once, not with its lease of a minute")
 
 
 async def test_a_killed_dispatcher_disappears_when_its_lease_ends(etcd: EtcdServer, make_coord: MakeCoord) -> None:
-    dispatcher, viewer = make_coord(etcd.endpoint), make_coord(etcd.endpoint)
+    dispatcher, viewer = make_coord(etcd.endpoint, ttl_s=3), make_coord(etcd.endpoint)
     dispatcher.register(D1)
     await eventually(lambda: "d1" in viewer.members())
     await dispatcher.tasks.close()  # nothing renews any more
-    await eventually(lambda: "d1" not in viewer.members(), 15)
+    await eventually(lambda: "d1" not in viewer.members(), 30)
 
 
 async def test_a_withdrawn_dispatcher_stays_away_over_a_lost_lease(
@@ -119,7 +120,7 @@ async def test_the_leaders_plan_reaches_the_dispatchers(etcd: EtcdServer, make_c
         plan = Plan(version, tuple(Assignment(shard, "d1", 0, "") for shard in range(64)))
         await replica.write_plan(leadership, plan)
         while dispatcher.plan() != plan:
-            assert await wake.wait(SystemClock(), 5), "a change wakes its subscriber"
+            assert await wake.wait(SystemClock(), 20), "a change wakes its subscriber"
     dispatcher.unsubscribe(wake)
 
 
@@ -136,7 +137,7 @@ async def test_of_two_leaders_only_the_real_one_can_write_a_plan(
     etcd: EtcdServer, client: EtcdClient, make_coord: MakeCoord
 ) -> None:
     """B70: the old one was paused and heard nothing."""
-    paused, replica = make_coord(etcd.endpoint, ttl_s=60), make_coord(etcd.endpoint)
+    paused, replica = make_coord(etcd.endpoint), make_coord(etcd.endpoint)
     old = await paused.campaign(R1)
     await paused.tasks.close()
     await client.revoke(old.held.lease)
@@ -147,11 +148,11 @@ async def test_of_two_leaders_only_the_real_one_can_write_a_plan(
 
 
 async def test_after_a_resignation_the_next_leads_at_once(etcd: EtcdServer, make_coord: MakeCoord) -> None:
-    first, second = make_coord(etcd.endpoint, ttl_s=60), make_coord(etcd.endpoint)
+    first, second = make_coord(etcd.endpoint), make_coord(etcd.endpoint)
     leadership = await first.campaign(R1)
     waiting = asyncio.create_task(second.campaign(LeaderInfo("r2", "127.0.0.1:7010")))
     await first.resign(leadership)
-    assert (await asyncio.wait_for(waiting, 5)).term_revision > leadership.term_revision
+    assert (await asyncio.wait_for(waiting, 20)).term_revision > leadership.term_revision
 
 
 async def test_nonsense_in_etcd_is_skipped_and_said_once(
@@ -178,12 +179,12 @@ async def test_nonsense_in_etcd_is_skipped_and_said_once(
 async def test_a_member_removed_by_somebody_is_back_at_once(
     etcd: EtcdServer, client: EtcdClient, make_coord: MakeCoord, cluster: str
 ) -> None:
-    dispatcher = make_coord(etcd.endpoint)
+    dispatcher = make_coord(etcd.endpoint, verify_s=60.0)
     dispatcher.register(D1)
     await eventually(lambda: "d1" in dispatcher.members())
     removed = await client.delete(Layout(cluster).members, prefix=True)
     assert removed == 1
-    await eventually(lambda: stored(client, Layout(cluster).member("d1")), 3)
+    await eventually(lambda: stored(client, Layout(cluster).member("d1")))
     assert dispatcher.session_losses == 0
 
 
@@ -209,13 +210,12 @@ async def test_without_etcd_at_start_it_waits_in_one_line_and_then_works(
 async def test_during_an_outage_the_last_view_stays_and_nothing_waits(
     etcd: EtcdServer, proxy: TcpProxy, make_coord: MakeCoord
 ) -> None:
-    dispatcher = make_coord(proxy.endpoint)
+    dispatcher = make_coord(proxy.endpoint, ttl_s=8, margin_s=4.0)
     dispatcher.register(D1)
     dispatcher.publish_owner(Owner(1, 1, 0, "d1"))
     await eventually(lambda: dispatcher.members() and dispatcher.owners())
     proxy.stall()
-    await eventually(lambda: not dispatcher.session_held)
-    assert not dispatcher.reachable
+    await eventually(lambda: not dispatcher.session_held and not dispatcher.reachable)
     assert dispatcher.members() == {"d1": D1}
     assert dispatcher.owners() == {1: Owner(1, 1, 0, "d1")}
     dispatcher.publish_owner(Owner(2, 1, 0, "d1"))
@@ -238,8 +238,8 @@ async def test_an_emptied_etcd_heals_itself(own_etcd: EtcdServer, make_coord: Ma
     own_etcd.kill()
     own_etcd.wipe()
     own_etcd.start()
-    await asyncio.wait_for(leadership.lost.wait(), 10)
-    again = await asyncio.wait_for(replica.campaign(R1), 20)
+    await asyncio.wait_for(leadership.lost.wait(), 30)
+    again = await asyncio.wait_for(replica.campaign(R1), 30)
     await eventually(lambda: dispatcher.resets == replica.resets == 1)
     await eventually(lambda: len(replica.owners()) == 64 and replica.members() == {"d1": D1}, 15)
     assert again.valid

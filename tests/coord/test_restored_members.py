@@ -28,7 +28,7 @@ D1 = Member("d1", "127.0.0.1:7001", "", 1)
 D2 = Member("d2", "127.0.0.1:7002", "", 2)
 R1 = LeaderInfo("r1", "127.0.0.1:7000")
 
-MakeCoord = Callable[[], EtcdCoord]
+MakeCoord = Callable[..., EtcdCoord]
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def cluster(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def make_coord(members: EtcdCluster, cluster: str) -> AsyncIterator[MakeCoord]:
-    """Makes and starts the port of one process, with the product's own settings."""
+    """Makes and starts the port of one process, with the product's own settings but for those given."""
     async with AsyncExitStack() as stack:
 
-        def make() -> EtcdCoord:
-            session = session_config(EtcdSettings())
+        def make(**settings: int) -> EtcdCoord:
+            session = session_config(EtcdSettings(**settings))  # type: ignore[arg-type]
             coord = EtcdCoord(EtcdConfig(members.endpoints), session, cluster, SystemClock(), SystemRand())
             coord.start()
             stack.push_async_callback(finish, coord)
@@ -72,7 +72,8 @@ async def test_after_the_restore_of_an_old_backup_everybody_registers_anew(
     members: EtcdCluster, make_coord: MakeCoord, tmp_path: Path, identity: str
 ) -> None:
     """Revisions go back, and what died since the backup lives again for as long as its lease would have."""
-    dying, dispatcher, replica = make_coord(), make_coord(), make_coord()
+    # The lease of the one that dies outlasts the way to the restored members: it must be seen to live again.
+    dying, dispatcher, replica = make_coord(lease_ttl_s=12), make_coord(), make_coord()
     dying.register(D2)
     dying.publish_owner(Owner(2, 1, 0, "d2"))
     dispatcher.register(D1)
@@ -97,10 +98,10 @@ async def test_after_the_restore_of_an_old_backup_everybody_registers_anew(
     members.kill()
     token = members.token if identity == "the same cluster id" else f"{members.token}-{identity}"
     members.restore(tmp_path / "backup", token=token)
-    members.start()
+    await asyncio.to_thread(members.start)
     await eventually(look, 30, what="both saw that the store is another one")
     assert ghosts, "the dead member was alive again"
-    await asyncio.wait_for(leadership.lost.wait(), 10)
+    await asyncio.wait_for(leadership.lost.wait(), 30)
     again = await asyncio.wait_for(replica.campaign(R1), 60)
     wanted = {1: Owner(1, 2, 7, "d1"), 2: Owner(2, 2, 7, "d1")}
     await eventually(lambda: replica.owners() == wanted, 30, what="the newer terms are published again")
@@ -151,7 +152,7 @@ async def test_b76_a_compaction_under_watches_at_every_member_loses_nobody(
     await awake.compact((await awake.get(layout.plan)).at.revision)
     await _publish(awake, layout, 6)
     frozen.thaw()
-    await eventually(lambda: all(_terms(mirror, layout) == {6} for mirror in mirrors), 20)
+    await eventually(lambda: all(_terms(mirror, layout) == {6} for mirror in mirrors), 40)
     for mirror in mirrors:
         assert mirror.snapshot().generation == 0, "a compaction is no other store"
     await write_through(clients[0], layout.plan)

@@ -119,13 +119,13 @@ async def test_expired_tokens_and_restarted_members_are_not_noticed(
         await replica.write_plan(leadership, Plan(1, ()))
         dispatcher.publish_owner(Owner(1, 1, 0, "d1"))
         await eventually(lambda: dispatcher.plan() == Plan(1, ()) and 1 in replica.owners())
-        assert etcd.authentications() > asked, "the tokens did expire"
+        await eventually(lambda: etcd.authentications() > asked, what="the tokens did expire")
         for number, member in enumerate(etcd.cluster.members):
             await asyncio.to_thread(member.kill)
-            member.start()
+            await asyncio.to_thread(member.start)
             dispatcher.publish_owner(Owner(10 + number, 1, 0, "d1"))
             await eventually(lambda: 10 + number in replica.owners(), 30)  # noqa: B023
-        assert replica.members() == {"d1": D1}
+        await eventually(lambda: replica.members() == {"d1": D1})
         assert (dispatcher.resets, replica.resets) == (0, 0)
 
 

@@ -26,7 +26,8 @@ def make_session(tasks: Tasks) -> MakeSession:
     """Makes and starts sessions, given a client and settings."""
 
     def make(client: EtcdClient, **settings: float) -> Session:
-        config = SessionConfig(**({"ttl_s": 5, "renew_s": 0.5, "margin_s": 1.0} | settings))  # type: ignore[arg-type]
+        # No stall of the machine loses such a lease: a test that is about the loss of one says how long it is.
+        config = SessionConfig(**({"ttl_s": 60, "renew_s": 0.5, "margin_s": 1.0} | settings))  # type: ignore[arg-type]
         session = Session(client, config, SystemClock(), tasks)
         session.start()
         return session
@@ -85,7 +86,7 @@ async def test_closing_removes_the_keys_at_once(
     client: EtcdClient, make_client: MakeClient, etcd: EtcdServer, prefix: str
 ) -> None:
     tasks = Tasks()
-    session = Session(make_client(etcd.endpoint), SessionConfig(ttl_s=60), SystemClock(), tasks)
+    session = Session(make_client(etcd.endpoint), SessionConfig(ttl_s=60, renew_s=10.0), SystemClock(), tasks)
     session.start()
     session.put(prefix + "k", b"1")
     await session.settled()
@@ -96,10 +97,10 @@ async def test_closing_removes_the_keys_at_once(
     assert await stored(client, prefix + "k") is None
 
 
-async def test_a_lease_of_8_s_is_kept_over_an_outage_of_4_s(
+async def test_a_lease_of_20_s_is_kept_over_an_outage_of_4_s(
     own_etcd: EtcdServer, own_client: EtcdClient, make_session: MakeSession
 ) -> None:
-    session = make_session(own_client, ttl_s=8)
+    session = make_session(own_client, ttl_s=20)
     session.put("/k", b"1")
     await session.settled()
     lease = await holding(session)
@@ -108,8 +109,8 @@ async def test_a_lease_of_8_s_is_kept_over_an_outage_of_4_s(
     assert lease.valid
     own_etcd.launch()
     await eventually(lambda: own_client.reachable, 20)
-    assert await own_client.keep_alive(lease.lease, 2.0) == 8
-    await eventually(lambda: lease.trusted_for_s > 6)
+    assert await own_client.keep_alive(lease.lease, 10.0) == 20
+    await eventually(lambda: lease.trusted_for_s > 18)
     assert session.held is lease
     kept = await stored(own_client, "/k")
     assert kept is not None
@@ -119,12 +120,12 @@ async def test_a_lease_of_8_s_is_kept_over_an_outage_of_4_s(
 async def test_a_lease_revoked_by_somebody_else_is_told_and_replaced_with_its_keys(
     client: EtcdClient, make_session: MakeSession, prefix: str
 ) -> None:
-    session = make_session(client, ttl_s=60)
+    session = make_session(client)
     session.put(prefix + "k", b"1")
     await session.settled()
     first = await holding(session)
     await client.revoke(first.lease)
-    await asyncio.wait_for(first.lost.wait(), 5)
+    await asyncio.wait_for(first.lost.wait(), 20)
     assert not first.valid
     second = await holding(session)
     assert second.lease != first.lease
@@ -135,15 +136,15 @@ async def test_a_lease_revoked_by_somebody_else_is_told_and_replaced_with_its_ke
 async def test_the_holder_hears_of_a_frozen_server_before_it_could_expire_the_lease(
     own_etcd: EtcdServer, own_client: EtcdClient, make_session: MakeSession
 ) -> None:
-    """SIGSTOP with a TTL of 5 s: the server counts from the last renewal that it saw."""
-    session = make_session(own_client, ttl_s=5)
+    """SIGSTOP with a TTL of 10 s: the server counts from the last renewal that it saw."""
+    session = make_session(own_client, ttl_s=10, margin_s=6.0)
     lease = await holding(session)
     await eventually(lambda: lease.trusted_for_s > 3.5)
     frozen_s = time.monotonic()
     own_etcd.freeze()
-    await asyncio.wait_for(lease.lost.wait(), 15)
+    await asyncio.wait_for(lease.lost.wait(), 20)
     told_after_s = time.monotonic() - frozen_s
-    assert told_after_s < 5, "no renewal was seen after the freeze, so 5 s after it the server may expire"
+    assert told_after_s < 10, "no renewal was seen after the freeze, so 10 s after it the server may expire"
     assert session.held is None
     own_etcd.thaw()
     assert (await holding(session)).lease != lease.lease
@@ -165,14 +166,14 @@ async def test_after_a_lost_lease_the_keys_move_and_the_old_lease_is_revoked(
     client: EtcdClient, proxy: TcpProxy, make_client: MakeClient, make_session: MakeSession, prefix: str
 ) -> None:
     """The old lease still lives at the server, with the keys on it: they must not vanish in between."""
-    session = make_session(make_client(proxy.endpoint), ttl_s=60, renew_s=0.5, margin_s=59)
+    session = make_session(make_client(proxy.endpoint), ttl_s=60, renew_s=0.5, margin_s=56)
     session.put(prefix + "k", b"1")
     await session.settled()
     first = await holding(session)
     created = await stored(client, prefix + "k")
     assert created is not None
     proxy.stall()
-    await asyncio.wait_for(first.lost.wait(), 10)
+    await asyncio.wait_for(first.lost.wait(), 20)
     assert await client.time_to_live(first.lease) > 0
     proxy.heal()
     second = await holding(session)
@@ -197,7 +198,7 @@ async def test_a_session_survives_an_emptied_and_restarted_etcd(
     own_etcd.kill()
     own_etcd.wipe()
     own_etcd.start()
-    await asyncio.wait_for(first.lost.wait(), 10)
+    await asyncio.wait_for(first.lost.wait(), 30)
 
     async def all_are_back() -> bool:
         return (await own_client.list_prefix("/k/")).count == 100

@@ -23,7 +23,7 @@ async def main(endpoints: str, cluster: str, name: str) -> None:
     """Campaign, then write until that is refused."""
     clock = SystemClock()
     etcd = EtcdConfig(tuple(endpoints.split(",")))
-    session = SessionConfig(ttl_s=3, renew_s=0.5, margin_s=0.5)
+    session = SessionConfig(ttl_s=5, renew_s=0.5, margin_s=0.5)
     coord = EtcdCoord(etcd, session, cluster, clock, SystemRand())
     coord.start()
     leadership = await coord.campaign(LeaderInfo(name, "127.0.0.1:7000"))
