@@ -16,7 +16,7 @@ from tests.support.databases import Databases
 from tests.support.polling import eventually
 from tools.servers import postgres_binaries
 from tools.servers.etcd import EtcdServer
-from tools.servers.free_port import free_port, is_free
+from tools.servers.free_port import LOWEST_PORT, free_port, is_free
 from tools.servers.homes import temporary_home
 from tools.servers.postgres import PostgresServer
 from tools.servers.postgres_binaries import find_bin_dir
@@ -154,6 +154,19 @@ def test_a_free_port_lies_outside_the_range_of_outgoing_connections() -> None:
     port = free_port()
     assert 1024 < port < max(lowest_ephemeral, 32_768)
     assert is_free(port)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ports are kept by what only Linux has")
+def test_a_free_port_is_given_out_once_also_to_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.servers.free_port._ephemeral_start", lambda: LOWEST_PORT + 40)
+    ours = [free_port() for _ in range(10)]
+    program = (
+        "import tools.servers.free_port as ports\n"
+        "ports._ephemeral_start = lambda: ports.LOWEST_PORT + 40\n"
+        "print(*(ports.free_port() for _ in range(10)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert len({*ours, *map(int, done.stdout.split())}) == 20
 
 
 @pytest.mark.needs_root
