@@ -157,7 +157,7 @@ class LiveSystem:
         if not self.sink.exists():
             return []
         found = []
-        for line in self.sink.read_text().splitlines():
+        for line in whole_lines(self.sink):
             said: dict[str, Any] = json.loads(line)
             if said.pop("phase") == phase and (not job or said["job"] == job):
                 found.append(Start(**said))
@@ -262,7 +262,13 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
+def whole_lines(log: Path) -> list[str]:
+    """The lines of a file that a process goes on writing to; one that is not whole yet is left out."""
+    text = log.read_text()
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
 def _said(member: Member, pattern: str) -> str:
-    found = re.search(pattern, member.child.log.read_text())
+    found = re.search(pattern, "\n".join(whole_lines(member.child.log)))
     assert found, f"the log of {member.name} has no {pattern!r} yet"
     return found[1]

@@ -12,23 +12,29 @@ import asyncio
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from tools.servers.free_port import free_port
+
 CHUNK_BYTES = 64 * 1024
 HOST = "127.0.0.1"
+CONNECTS_WITHIN_S = 10.0
 
 
 @dataclass(eq=False)
 class _Connection:
-    """One client's connection and its twin to the server."""
+    """One client's connection and, once the server has taken it, its twin to the server."""
 
     client: asyncio.StreamWriter
-    server: asyncio.StreamWriter
+    server: asyncio.StreamWriter | None = None
     lost_bytes: bool = False
+    was_cut: bool = False
     pumps: list[asyncio.Task[None]] = field(default_factory=list)
 
     def cut(self) -> None:
-        """Reset both sides."""
+        """Reset both sides; the server's at once when it is there."""
+        self.was_cut = True
         for writer in (self.client, self.server):
-            writer.transport.abort()
+            if writer is not None:
+                writer.transport.abort()
 
 
 class TcpProxy:
@@ -44,6 +50,7 @@ class TcpProxy:
         self._drop_to_client = False
         self._drop_to_server = False
         self._client_bytes_left: int | None = None
+        self._closed = False
         self.port = 0
         self.delay_s = 0.0
         self.connections_seen = 0
@@ -56,9 +63,10 @@ class TcpProxy:
         return f"{HOST}:{self.port}"
 
     async def start(self) -> None:
-        """Listen; the first time on any free port, later on that same one."""
+        """Listen; the first time on any free port, later on that same one, which no client gets meanwhile."""
+        self._closed = False
+        self.port = self.port or free_port()
         self._listener = await asyncio.start_server(self._accept, HOST, self.port)
-        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def refuse(self) -> None:
         """Stop accepting: new connections are refused; cut the present ones yourself."""
@@ -95,12 +103,17 @@ class TcpProxy:
 
     async def close(self) -> None:
         """Stop listening and cut everything."""
+        self._closed = True
         await self.refuse()
-        pumps = [pump for connection in self._connections for pump in connection.pumps]
         self.cut()
-        for task in (*pumps, *self._accepting):
+        for pump in [pump for connection in self._connections for pump in connection.pumps]:
+            pump.cancel()
+        # Not cancelled unless it must be: a connection that is being made would be left behind open.
+        if self._accepting:
+            await asyncio.wait(self._accepting, timeout=CONNECTS_WITHIN_S)
+        for task in self._accepting:
             task.cancel()
-        await asyncio.gather(*pumps, *self._accepting, return_exceptions=True)
+        await asyncio.gather(*self._accepting, return_exceptions=True)
 
     async def __aenter__(self) -> TcpProxy:
         await self.start()
@@ -119,23 +132,38 @@ class TcpProxy:
 
     async def _serve(self, client_reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         self.connections_seen += 1
+        connection = _Connection(client)
+        self._connections.add(connection)  # from here on it can be cut
+        if self._closed:
+            connection.cut()
         try:
             server_reader, server = await asyncio.open_connection(*self._target)
         except OSError:
-            client.transport.abort()
-            return
-        connection = _Connection(client, server)
-        connection.pumps = [
-            asyncio.create_task(self._pump(connection, client_reader, server, to_client=False)),
-            asyncio.create_task(self._pump(connection, server_reader, client, to_client=True)),
-        ]
-        self._connections.add(connection)
-        await asyncio.wait(connection.pumps, return_when=asyncio.FIRST_COMPLETED)
+            connection.cut()
+        else:
+            connection.server = server
+            await self._pass(connection, client_reader, server_reader, server)
+        finally:
+            self._connections.discard(connection)
+
+    async def _pass(
+        self,
+        connection: _Connection,
+        client_reader: asyncio.StreamReader,
+        server_reader: asyncio.StreamReader,
+        server: asyncio.StreamWriter,
+    ) -> None:
+        """Pass bytes both ways until either side ends, or it is cut."""
+        if not connection.was_cut:
+            connection.pumps = [
+                asyncio.create_task(self._pump(connection, client_reader, server, to_client=False)),
+                asyncio.create_task(self._pump(connection, server_reader, connection.client, to_client=True)),
+            ]
+            await asyncio.wait(connection.pumps, return_when=asyncio.FIRST_COMPLETED)
         connection.cut()
         for pump in connection.pumps:
             pump.cancel()
         await asyncio.gather(*connection.pumps, return_exceptions=True)
-        self._connections.discard(connection)
 
     async def _pump(
         self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, to_client: bool

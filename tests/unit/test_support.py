@@ -6,12 +6,16 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.clock import NEW_YEAR_2026_US, ManualClock
+from tests.support.live_system import whole_lines
 from tests.support.memory import use_memory_for_temporary_files
 from tests.support.polling import eventually
+from tests.support.tcp_proxy import TcpProxy
+from tools.servers.free_port import _keep
 
 
 async def test_time_stands_still_until_it_is_advanced(clock: ManualClock) -> None:
@@ -67,6 +71,45 @@ async def test_eventually_says_what_it_waited_for_and_what_it_saw() -> None:
         await eventually(colour_is_blue, 0.05)
     with pytest.raises(AssertionError, match=r"lambda: 1 > 2.*last value False"):
         await eventually(lambda: 1 > 2, 0.05)
+
+
+async def test_a_proxy_cuts_connections_that_are_being_made_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    dial, dials, may_go_on = asyncio.open_connection, asyncio.Event(), asyncio.Event()
+
+    async def dial_slowly(*address: Any) -> Any:
+        dials.set()
+        await may_go_on.wait()
+        return await dial(*address)
+
+    def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    greeter = await asyncio.start_server(greet, "127.0.0.1", 0)
+    monkeypatch.setattr(asyncio, "open_connection", dial_slowly)
+    async with asyncio.timeout(30), TcpProxy("127.0.0.1", greeter.sockets[0].getsockname()[1]) as proxy:
+        reader, writer = await dial("127.0.0.1", proxy.port)
+        await dials.wait()
+        proxy.cut()
+        may_go_on.set()
+        assert await reader.read() == b""
+        writer.close()
+    greeter.close()
+
+
+async def test_a_proxy_keeps_its_port_while_it_refuses() -> None:
+    async with TcpProxy("127.0.0.1", 1) as proxy:
+        port = proxy.port
+        await proxy.refuse()
+        assert not _keep(port), "nobody else is given it"
+        await proxy.start()
+        assert proxy.port == port
+
+
+def test_a_line_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("one\ntwo\nthr")
+    assert whole_lines(log) == ["one", "two"]
 
 
 @pytest.fixture
