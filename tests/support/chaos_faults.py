@@ -21,17 +21,24 @@ from tools.cli.api import open_api
 from tools.fleet import Member
 
 FAULTS = ("kill", "kill", "freeze", "freeze", "end", "kill leader", "freeze leader", "kill worker")
+# By then an owner that was thawed has been refused, and its metrics have been read (chaos_system._SCRAPE_EVERY_S).
+SHOWN_AFTER_S = 10.0
 
 
 class Nemesis:
-    """One fault at a time, each over before the next begins. `stale` counts owners that stood still over a takeover."""
+    """One fault at a time, each over before the next begins."""
 
     def __init__(self, chaos: ChaosSystem, rand: Random, faults: tuple[str, ...] = FAULTS) -> None:
         self._chaos = chaos
         self._rand = rand
         self._faults = faults
         self._workers = 0
-        self.stale = 0
+        self._stale: list[tuple[Watched, int]] = []
+
+    @property
+    def stale(self) -> int:
+        """How many owners stood still over a takeover, and lived long enough afterwards for their refusals to show."""
+        return sum((each.ended_us or now_us()) - thawed_us > SHOWN_AFTER_S * US for each, thawed_us in self._stale)
 
     async def trouble(self, until_us: int, *, rest_s: tuple[float, float] = (0.5, 3.0)) -> None:
         """Go on until an instant; the last fault may be over a few seconds after it."""
@@ -67,7 +74,8 @@ class Nemesis:
         await asyncio.sleep(self._rand.choice([0.4, 1.5, 4.0, 7.0]))
         lost = before - (await self._chaos.rows(held, owner))[0]["n"]
         self._chaos.thaw(victim)
-        self.stale += lost > 0
+        if lost > 0:
+            self._stale.append((victim, now_us()))
 
     async def _end(self, victim: Watched) -> None:
         self._chaos.note(f"SIGTERM {victim.member.name}")
