@@ -25,6 +25,8 @@ from typing import Any
 TERM_GRACE_S = 5.0
 # How long output may still come after the command itself has ended: a child of its own may hold the pipe.
 LAST_OUTPUT_S = 0.5
+# How long the rest of it is read when the whole group is dead: who has left the group may hold the pipe for good.
+AFTER_THE_END_S = 0.5
 CHUNK_BYTES = 65_536
 
 
@@ -98,6 +100,10 @@ async def run_command(
             timed_out = True
             await _end(process, ended, reading)
         await asyncio.wait([reading], timeout=LAST_OUTPUT_S)
+        if not reading.done():
+            # Somebody holds the pipe; or we stood still, and what was printed is still in it, then the end.
+            _signal(process, signal.SIGKILL)
+            await asyncio.wait([reading], timeout=AFTER_THE_END_S)
     except asyncio.CancelledError:
         await _end(process, ended, reading)
         raise

@@ -19,6 +19,7 @@ from core.config import WorkerSettings
 from core.errors import Invalid
 from tests.support.command import environment
 from tests.support.polling import eventually
+from tools import exec_process
 from tools.exec_payload import Command, read_command, write_payload
 from tools.exec_process import Tail, run_command
 from tools.exec_worker import CommandRunner, exec_worker, minimal_environment
@@ -31,6 +32,17 @@ async def executed(
 ) -> HandlerOutcome:
     settings = WorkerSettings(exec_enabled=True, exec_shell_enabled=shell_allowed, exec_output_tail_bytes=tail_bytes)
     return await run_handler(CommandRunner(settings, "worker-1").run, payload=payload, **given)
+
+
+async def stopped_in_time(argv: list[str], pids: Path, count: int) -> HandlerOutcome:
+    """What a time limit does to a command that has noted so many processes by then."""
+    for timeout_s in (0.5, 5.0, 30.0):  # a slow machine may not have started them all when the first is over
+        pids.unlink(missing_ok=True)
+        outcome = await executed({"argv": argv, "timeout_s": timeout_s})
+        assert f"stopped at its time limit of {timeout_s:g} s" in outcome.error
+        if pids.exists() and len(pids.read_text().split()) == count:
+            return outcome
+    raise AssertionError(f"no {count} processes were started in half a minute")
 
 
 def test_a_payload_is_read_back_as_it_was_written() -> None:
@@ -136,6 +148,21 @@ async def test_what_a_command_reads_and_where_it_runs_is_the_payloads(tmp_path: 
     assert outcome.json()["output_tail"] == f"grüße\n{tmp_path}\n"
 
 
+async def test_a_worker_that_stood_still_loses_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its event loop comes to read only when the command has long ended."""
+
+    async def read_late(process: subprocess.Popen[bytes], tail: Tail) -> None:
+        await asyncio.to_thread(process.wait)
+        await asyncio.sleep(0.1)
+        await read_at_once(process, tail)
+
+    read_at_once = exec_process._read
+    monkeypatch.setattr(exec_process, "_read", read_late)
+    monkeypatch.setattr(exec_process, "LAST_OUTPUT_S", 0.0)
+    monkeypatch.setattr(exec_process, "AFTER_THE_END_S", 30.0)
+    assert (await executed({"argv": ["echo", "all of it"]})).json()["output_tail"] == "all of it\n"
+
+
 async def test_any_other_end_is_a_failure_that_is_retried_and_shows_the_last_output() -> None:
     failed = await executed({"argv": ["sh", "-c", "echo what went wrong; exit 3"]})
     assert not failed.succeeded
@@ -150,8 +177,7 @@ async def test_any_other_end_is_a_failure_that_is_retried_and_shows_the_last_out
 async def test_t23_the_time_limit_ends_the_whole_process_group(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"sleep 600 & echo $! >>{pids}; (sleep 600 & echo $! >>{pids}; wait) & echo $$ >>{pids}; wait"
-    outcome = await executed({"argv": ["sh", "-c", script], "timeout_s": 0.5})
-    assert "stopped at its time limit of 0.5 s" in outcome.error
+    await stopped_in_time(["sh", "-c", script], pids, 3)
     await eventually(lambda: not [pid for pid in pids.read_text().split() if _lives(pid)])
 
 
@@ -159,7 +185,7 @@ async def test_t23_a_group_that_ignores_sigterm_is_killed(tmp_path: Path, monkey
     monkeypatch.setattr("tools.exec_process.TERM_GRACE_S", 0.3)
     pids = tmp_path / "pids"
     script = f"trap '' TERM; sleep 600 & echo $! >{pids}; wait; wait"
-    outcome = await executed({"argv": ["sh", "-c", script], "timeout_s": 0.3})
+    outcome = await stopped_in_time(["sh", "-c", script], pids, 1)
     assert not outcome.succeeded
     await eventually(lambda: not _lives(pids.read_text().strip()))
 
@@ -196,9 +222,11 @@ async def test_a_command_dies_with_a_worker_that_is_killed(tmp_path: Path) -> No
         f"env={ENV!r}, cwd='/', stdin=b'', timeout_s=None, tail_bytes=9))"
     )
     worker = subprocess.Popen([sys.executable, "-c", script], env=environment())
-    pid = await eventually(lambda: pids.exists() and pids.read_text().strip())
-    worker.kill()
-    worker.wait()
+    try:
+        pid = await eventually(lambda: pids.exists() and pids.read_text().strip())
+    finally:
+        worker.kill()
+        worker.wait()
     await eventually(lambda: not _lives(pid))
 
 
