@@ -35,7 +35,7 @@ def tracing_to(collector: OtlpCollector, instance: str, ratio: float = 1.0) -> T
 
 async def close(*all_tracing: Tracing) -> None:
     for tracing in all_tracing:
-        assert await asyncio.to_thread(tracing.close, 10.0)
+        assert await asyncio.to_thread(tracing.close, 30.0)
 
 
 def ref(term: int) -> RunRef:
