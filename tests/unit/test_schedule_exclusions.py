@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from random import Random
 
@@ -16,6 +15,7 @@ from core.schedule import Schedule
 from core.search import SearchLimit
 from tests.support.cron_strategies import ZONES, random_line
 from tests.support.instants import rfc3339, us
+from tests.support.processor_time import least_ms
 
 NOON = us("2026-06-01T12:00:00Z")  # a Monday
 
@@ -87,16 +87,6 @@ def test_times_carried_over_midnight_are_not_taken_with_the_day_they_land_on() -
     assert after(schedule, "2018-05-04T14:35:00Z", 2) == ["2018-05-04T15:10:00Z", "2018-05-05T15:05:00Z"]
 
 
-def quickest_ms(work: Callable[[], object]) -> float:
-    """The best of a few tries: other work on the machine must not decide."""
-    took = []
-    for _ in range(4):
-        started = time.perf_counter()
-        work()
-        took.append((time.perf_counter() - started) * 1000)
-    return min(took)
-
-
 def asked(ask: Callable[[int], int | None], instant_us: int) -> None:
     try:
         ask(instant_us)
@@ -119,14 +109,14 @@ FAR = [
 def test_whole_runs_are_jumped_over(lines: tuple[str, ...], excluded: tuple[str, ...], want: str) -> None:
     schedule = Schedule(cron=lines, exclude_cron=excluded)
     assert rfc3339(schedule.next_after(NOON)) == want
-    assert quickest_ms(lambda: schedule.next_after(NOON)) < 15, "the figure is 5 ms"
-    assert quickest_ms(lambda: schedule.prev_before(us("2026-11-30T23:59:59Z"))) < 15, "the figure is 5 ms"
+    assert least_ms(lambda: schedule.next_after(NOON)) < 50, "the figure is 5 ms"
+    assert least_ms(lambda: schedule.prev_before(us("2026-11-30T23:59:59Z"))) < 50, "the figure is 5 ms"
 
 
 def test_years_of_days_are_jumped_over_at_once() -> None:
     minutely = Schedule(cron=("* * * * *",), zone="Europe/Berlin", exclude_dates=("1980-01-01/2150-12-31",))
     assert after(minutely, "1979-12-31T22:58:00Z", 2) == ["1979-12-31T22:59:00Z", "2150-12-31T23:00:00Z"]
-    assert quickest_ms(lambda: minutely.next_after(NOON)) < 15, "the figure is 5 ms"
+    assert least_ms(lambda: minutely.next_after(NOON)) < 50, "the figure is 5 ms"
 
 
 def test_a_search_that_gives_up_is_taken_up_where_it_stopped() -> None:
@@ -144,7 +134,7 @@ def test_a_search_that_gives_up_is_taken_up_where_it_stopped() -> None:
             assert not schedule.matches(limit.at_us)  # noqa: PT017
             at_us, stops = limit.at_us, stops + 1
     assert (rfc3339(found), stops > 100) == ("2026-06-07T00:00:00Z", True)
-    assert quickest_ms(lambda: asked(schedule.next_after, start)) < 15, "the figure is 5 ms"
+    assert least_ms(lambda: asked(schedule.next_after, start)) < 50, "the figure is 5 ms"
     with pytest.raises(SearchLimit) as stop:
         schedule.prev_before(us("2026-05-31T00:00:00Z"))
     assert stop.value.at_us < us("2026-05-31T00:00:00Z")
@@ -183,9 +173,9 @@ def test_any_schedule_is_checked_and_asked_in_bounded_time(seed: int) -> None:
             return None
 
     schedule = check()
-    assert quickest_ms(check) < 30, (parts, "the figure is 10 ms")
+    assert least_ms(check) < 100, (parts, "the figure is 10 ms")
     if schedule is None:
         return
     for instant in (0, draw.randrange(END_US), END_US):
-        assert quickest_ms(lambda instant=instant: asked(schedule.next_after, instant)) < 15, (parts, "figure: 5 ms")
-        assert quickest_ms(lambda instant=instant: asked(schedule.prev_before, instant)) < 15, (parts, "figure: 5 ms")
+        assert least_ms(lambda instant=instant: asked(schedule.next_after, instant)) < 50, (parts, "figure: 5 ms")
+        assert least_ms(lambda instant=instant: asked(schedule.prev_before, instant)) < 50, (parts, "figure: 5 ms")
