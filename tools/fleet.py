@@ -19,7 +19,7 @@ from tools.servers.free_port import free_port
 from tools.servers.process import Child, ServerFailed, last_lines, start_child
 
 STOP_WITHIN_S = 12.0
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 120.0
 POLL_S = 0.1
 COMMAND = "tools.cli.main"
 

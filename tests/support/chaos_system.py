@@ -115,7 +115,7 @@ class ChaosSystem:
             for _ in range(self.size.dispatchers):
                 self.start_dispatcher()
             await until_served(self.live.fleet, dispatchers=self.size.dispatchers)
-            await eventually(self.socket.exists, within_s=20, what="the sink listens")
+            await eventually(self.socket.exists, within_s=60, what="the sink listens")
             for number in range(1, self.size.workers + 1):
                 self.start_worker(f"worker-{number}")
             self._watching = asyncio.create_task(self._watch())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def tidewheel(*arguments: str, environ: Mapping[str, str] | None = None, stdin: 
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def until(look: Callable[[], Any], within_s: float = 30.0) -> Any:
+def until(look: Callable[[], Any], within_s: float = 60.0) -> Any:
     """What `look` returns once it is true."""
     deadline_s = time.monotonic() + within_s
     while not (seen := look()):

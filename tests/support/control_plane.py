@@ -83,7 +83,7 @@ class ControlPlane:
             assert not self.task.done(), f"the replica ended: {self.task}"
             return await self.status_of("tidewheel.v1.JobService") == "SERVING"
 
-        await eventually(says_so, within_s=20)
+        await eventually(says_so, within_s=60)
         return self
 
     async def status_of(self, service: str) -> str:

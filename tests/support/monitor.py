@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-WITHIN_S = 5.0
+WITHIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ async def gated(room: Room, job_id: UUID, count: int) -> list[UUID]:
 
 async def behind_gate(owner: RunningDispatcher, count: int) -> None:
     gates = owner.parts.memory.gates
-    await eventually(lambda: gates.waiting == count, 15, what=f"{count} runs wait behind gates, not {gates.waiting}")
+    await eventually(lambda: gates.waiting == count, 30, what=f"{count} runs wait behind gates, not {gates.waiting}")
 
 
 async def one_at_a_time(room: Room, job_id: UUID) -> None:
@@ -109,4 +109,4 @@ async def all_met(room: Room) -> None:
     async def none() -> bool:
         return not await room.eye.fetch("SELECT 1 FROM due")
 
-    await eventually(none, 15, what="all of them have been met")
+    await eventually(none, 30, what="all of them have been met")

@@ -26,7 +26,7 @@ async def eventually(predicate: Callable[[], Value | None], within_s: float = ..
 
 async def eventually(
     predicate: Callable[[], Value | Awaitable[Value | None] | None],
-    within_s: float = 10.0,
+    within_s: float = 30.0,
     *,
     what: str = "",
 ) -> Value:

@@ -107,9 +107,10 @@ def test_a_program_in_the_background_ends_when_it_is_told_to(tmp_path: Path) -> 
 
 
 def test_a_program_in_the_background_that_dies_is_noticed(tmp_path: Path) -> None:
-    text = sh("echo broken\nexit 5", run="serve, in the background")
+    # It holds the pipe open until it ends, which is what the block after it waits for.
+    text = sh("mkfifo held") + sh("exec 9>held\necho broken\nexit 5", run="serve, in the background")
     with (
         pytest.raises(NotAsDocumented, match="serve ended with exit code 5; it printed:\nbroken"),
         reading(tmp_path, os.environ, ADDRESS) as one,
     ):
-        follow(one, text + sh("sleep 1"))
+        follow(one, text + sh("cat held"))

@@ -90,7 +90,7 @@ class EtcdServer(LocalServer):
     """One single-member cluster."""
 
     name = "etcd"
-    ready_within_s = 30.0
+    ready_within_s = 120.0  # a stalled disk; one that fails is noticed at once
     stop_within_s = 5.0
 
     def __init__(self, home: Path, *, binary: EtcdBinary | None = None, flags: tuple[str, ...] = ()) -> None:

@@ -20,7 +20,7 @@ from tools.servers.http_probe import body_of
 from tools.servers.process import Child, ServerFailed, start_child
 
 POLL_S = 0.05
-CONTROL_TIMEOUT_S = 30.0
+CONTROL_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class EtcdCluster:
             if member.running:
                 member.kill()
 
-    def leader(self, *, within_s: float = 30.0) -> EtcdMember:
+    def leader(self, *, within_s: float = 60.0) -> EtcdMember:
         """The member that leads. Raises ServerFailed when none does in time."""
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:

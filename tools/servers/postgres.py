@@ -31,7 +31,7 @@ class PostgresServer(LocalServer):
     """One server; its home holds the password too."""
 
     name = "PostgreSQL"
-    ready_within_s = 60.0  # a crash recovery on a busy disk takes its time
+    ready_within_s = 120.0  # a crash recovery on a busy disk takes its time
     stop_within_s = 20.0
     stop_signal = signal.SIGINT  # clients are disconnected
 

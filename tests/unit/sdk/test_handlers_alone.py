@@ -30,7 +30,7 @@ async def test_a_handler_sees_its_attempt() -> None:
     assert (ctx.json(), ctx.payload_type, ctx.text()) == ({"a": 1}, "application/json", '{"a":1}')
     assert (ctx.scheduled_for, ctx.due_at, ctx.last_progress) == (when, when, b"half")
     assert 0 < ctx.remaining_s <= 60
-    assert abs((ctx.deadline - datetime.now(UTC)).total_seconds() - ctx.remaining_s) < 1
+    assert abs((ctx.deadline - datetime.now(UTC)).total_seconds() - ctx.remaining_s) < 10
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ async def test_a_success_may_outrun_a_cancel() -> None:
 
 async def test_a_plain_handler_sees_the_cancel_and_raises() -> None:
     def handler(ctx: RunContext) -> None:
-        while not ctx.wait_cancelled(5.0):
+        while not ctx.wait_cancelled(60.0):
             pass
         ctx.raise_if_cancelled()
 
     began_s = time.monotonic()
     assert (await run_handler(handler, cancel_after_s=0.05)).canceled
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < 30
 
 
 async def test_a_handler_over_its_time_has_timed_out_whatever_it_returns() -> None:
