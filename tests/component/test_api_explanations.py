@@ -45,7 +45,7 @@ class TestVersions:
             entries = await ledger.whole(since_us + 1, now_us())
             return bool(entries) and kinds(entries) == ["PAUSED"] and entries[0].occurrences >= 2
 
-        await eventually(pause_has_occurrences, within_s=20)
+        await eventually(pause_has_occurrences, within_s=60)
         future = await ledger.whole(now_us() + 10 * US, now_us() + 13 * US)
         assert set(kinds(future)) == {"NOT_YET_DUE"}
         assert future[0].reason == "the job is paused"
@@ -63,7 +63,7 @@ class TestVersions:
         ledger = await ledger_of(plane, eye, job_pb2.Schedule(cron=["* * * * * *"]))
         paused = await plane.jobs.PauseJob(job_service_pb2.PauseJobRequest(name="a"))
         since_us = micros(paused.update_time)
-        await eventually(lambda: _answer(now_us() > since_us + 3 * US), within_s=20)
+        await eventually(lambda: _answer(now_us() > since_us + 7 * US // 2), within_s=30)
         resumed = await plane.jobs.ResumeJob(
             job_service_pb2.ResumeJobRequest(name="a", paused=job_service_pb2.PAUSED_OCCURRENCES_CATCH_UP)
         )
@@ -157,7 +157,7 @@ class TestExplanations:
         self, plane: ControlPlane, eye: asyncpg.Connection
     ) -> None:
         ledger = await ledger_of(plane, eye, job_pb2.Schedule(cron=["30 9 * * 1-5", "0 0 1 * *"]))
-        await ledger.grow_older(300 * DAY)
+        await ledger.grow_as_old_as("2026-01-01T00:00:00+00:00")
         explained = await ledger.explain(instant("2026-11-25T09:31:00+00:00"))
         assert (explained.fires, explained.version, explained.run_id) == (False, 1, "")
         text = " ".join(explained.reasons)

@@ -20,6 +20,7 @@ from tidewheel.v1.job_service_pb2 import (
 )
 
 from tests.support.control_plane import ControlPlane, refused, settings_for
+from tests.support.instants import clear_of_the_next
 
 US = 1_000_000
 HOUR_US = 3600 * US
@@ -192,6 +193,7 @@ class TestPauses:
     async def test_b52_a_resume_skips_what_was_paused_unless_told_otherwise(
         self, plane: ControlPlane, eye: asyncpg.Connection
     ) -> None:
+        await clear_of_the_next(3600)
         await plane.create("a", schedule=HOURLY)
         await plane.jobs.PauseJob(PauseJobRequest(name="a", note="broken"))
         await age(eye, 72 * HOUR_US)
@@ -204,6 +206,7 @@ class TestPauses:
     async def test_b52_a_resume_with_catch_up_begins_with_the_first_paused_occurrence(
         self, plane: ControlPlane, eye: asyncpg.Connection
     ) -> None:
+        await clear_of_the_next(3600)
         await plane.create("a", schedule=HOURLY)
         await plane.jobs.PauseJob(PauseJobRequest(name="a"))
         await age(eye, 72 * HOUR_US)
@@ -215,6 +218,7 @@ class TestPauses:
     async def test_an_edit_of_the_schedule_during_a_pause_skips_what_lies_before_it(
         self, plane: ControlPlane, eye: asyncpg.Connection
     ) -> None:
+        await clear_of_the_next(3600)
         await plane.create("a", schedule=HOURLY)
         await plane.jobs.PauseJob(PauseJobRequest(name="a"))
         await age(eye, 72 * HOUR_US)
@@ -227,6 +231,7 @@ class TestPauses:
     async def test_a_resume_of_an_active_job_is_answered_as_it_is_whatever_the_choice(
         self, plane: ControlPlane, eye: asyncpg.Connection
     ) -> None:
+        await clear_of_the_next(3600)
         await plant_calendar(eye, "weekend", WEEKEND)
         named = Schedule(cron=["0 * * * *"], exclude=Exclusions(calendars=["weekend"]))
         job = await plane.create("a", schedule=named)
@@ -236,6 +241,7 @@ class TestPauses:
     async def test_a_deletion_records_the_pause_that_it_ends(
         self, plane: ControlPlane, eye: asyncpg.Connection
     ) -> None:
+        await clear_of_the_next(3600)
         await plane.create("a", schedule=HOURLY)
         await plane.jobs.PauseJob(PauseJobRequest(name="a"))
         await age(eye, 3 * HOUR_US)

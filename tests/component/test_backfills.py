@@ -60,7 +60,7 @@ async def reaches(plane: ControlPlane, operation: operation_pb2.Operation, state
     async def there() -> bool:
         return (await look(plane, operation)).state == state
 
-    await eventually(there, within_s=30)
+    await eventually(there, within_s=60)
     return await look(plane, operation)
 
 
@@ -172,7 +172,7 @@ class TestARange:
         async def all_made() -> bool:
             return len(await runs(eye)) == 600
 
-        await eventually(all_made, within_s=30)
+        await eventually(all_made, within_s=60)
         assert {row["job_version"] for row in await runs(eye)} == {1}
         assert (await look(plane, operation)).description.endswith("600 runs made")
 

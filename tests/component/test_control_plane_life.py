@@ -134,12 +134,12 @@ class TestARefusedStart:
             controlplane=ControlPlaneSettings(listen="127.0.0.1:0"),
         )
         with pytest.raises(Invalid, match=r"cluster\.shard_count"):
-            await asyncio.wait_for(run(other, asyncio.Event()), 20)
+            await asyncio.wait_for(run(other, asyncio.Event()), 60)
         assert "Traceback" not in caplog.text
 
     async def test_on_a_port_that_is_taken(self, plane: ControlPlane) -> None:
         with pytest.raises(Unavailable, match=r"controlplane\.listen"):
-            await asyncio.wait_for(run(plane.settings, asyncio.Event()), 20)
+            await asyncio.wait_for(run(plane.settings, asyncio.Event()), 60)
 
     async def test_on_an_address_that_is_not_loopback(self) -> None:
         settings = settings_for("postgresql://127.0.0.1/x", "", "127.0.0.1:1", "x")
@@ -149,7 +149,7 @@ class TestARefusedStart:
             ("database.url", replace(settings, database=DatabaseSettings(url="mysql://x/y"))),
         ):
             with pytest.raises(Invalid, match=key):
-                await asyncio.wait_for(run(changed, asyncio.Event()), 20)
+                await asyncio.wait_for(run(changed, asyncio.Event()), 60)
 
 
 async def test_reflection_is_there_only_when_it_is_asked_for(

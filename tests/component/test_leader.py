@@ -13,6 +13,7 @@ import pytest
 from tidewheel.v1.admin_service_pb2 import ListDispatchersRequest
 from tidewheel.v1.discovery_service_pb2 import WatchDispatchersRequest
 from tidewheel.v1.job_service_pb2 import TriggerJobRequest
+from tidewheel.v1.run_pb2 import Run
 from tidewheel.v1.run_service_pb2 import CancelRunRequest
 
 from core.clock import SystemClock
@@ -23,6 +24,7 @@ from core.coord.layout import Layout, Owner
 from core.rand import SystemRand
 from core.wire import internal_pb2, internal_pb2_grpc
 from tests.support.control_plane import SHARDS, ControlPlane
+from tests.support.led_system import TOGETHER, WITHIN_S, Make
 from tests.support.played_dispatcher import Dispatcher
 from tests.support.polling import eventually
 from tools.servers.free_port import free_port
@@ -32,7 +34,7 @@ from tools.servers.free_port import free_port
 async def dispatchers(plane: ControlPlane) -> AsyncIterator[list[Dispatcher]]:
     """Two dispatchers that live and report to the only replica."""
     etcd, cluster = plane.settings.etcd.endpoints[0], plane.settings.cluster.name
-    joined = [await Dispatcher(etcd, cluster, name).join() for name in ("d1", "d2")]
+    joined = await asyncio.gather(*(Dispatcher(etcd, cluster, name).join() for name in ("d1", "d2")))
     for each in joined:
         each.report_to(plane.address)
     yield joined
@@ -58,8 +60,10 @@ def planned(dispatcher: Dispatcher) -> dict[int, str]:
 
 
 class TestTheLeader:
-    async def test_spreads_the_shards_over_those_who_live(self, dispatchers: list[Dispatcher]) -> None:
-        plan = await eventually(lambda: planned(dispatchers[0]))
+    async def test_spreads_the_shards_over_those_who_live(self, make: Make) -> None:
+        system = await make(**TOGETHER)
+        joined = await system.join("d1", "d2")
+        plan = await eventually(lambda: planned(joined[0]))
         assert sorted(plan) == list(range(SHARDS))
         assert sorted(list(plan.values()).count(name) for name in ("d1", "d2")) == [SHARDS // 2] * 2
 
@@ -91,7 +95,11 @@ class TestTheLeader:
         async with another(plane) as second:
             await eventually(lambda: planned(dispatchers[0]))
             first_leader = (await plane.status()).leader
-            assert (await second.status()).leader == first_leader
+
+            async def knows_the_first() -> bool:
+                return bool((await second.status()).leader == first_leader)
+
+            await eventually(knows_the_first)
             version = dispatchers[0].coord.plan().version  # type: ignore[union-attr]
             plane.stop.set()
             await plane.task
@@ -151,14 +159,16 @@ async def test_hints_reach_the_owner_of_the_shard(dispatchers: list[Dispatcher],
         owner.coord.publish_owner(Owner(shard, 1, 0, owner.dispatcher_id))
     await owner.coord.settled()
     await plane.create("a")
+    made: list[Run] = []
 
     async def hinted() -> bool:
+        """Of one of the runs: the first ones may come before the replica knows of the owner."""
         run = await plane.jobs.TriggerJob(TriggerJobRequest(name="a", allow_overlap=True))
         await plane.runs.CancelRun(CancelRunRequest(run_id=run.run_id))
-        await asyncio.sleep(0.05)
-        return any(run.shard in hint.landed_shards for hint in owner.hints) and any(
-            run.run_id in hint.canceled_run_ids for hint in owner.hints
-        )
+        made.append(run)
+        landed = {shard for hint in owner.hints for shard in hint.landed_shards}
+        canceled = {run_id for hint in owner.hints for run_id in hint.canceled_run_ids}
+        return any(run.shard in landed and run.run_id in canceled for run in made)
 
     await eventually(hinted)
     assert not dispatchers[1].hints
@@ -170,9 +180,9 @@ async def test_discovery_tells_the_list_and_each_change_of_it(
     call = plane.discovery.WatchDispatchers(WatchDispatchersRequest())
     seen: set[str] = set()
     while seen != {"d1", "d2"}:
-        seen = {each.dispatcher_id for each in (await asyncio.wait_for(call.read(), 10)).dispatchers}
+        seen = {each.dispatcher_id for each in (await asyncio.wait_for(call.read(), WITHIN_S)).dispatchers}
     dispatchers[1].coord.withdraw("d2")
-    left = (await asyncio.wait_for(call.read(), 10)).dispatchers
+    left = (await asyncio.wait_for(call.read(), WITHIN_S)).dispatchers
     assert [(each.dispatcher_id, each.address) for each in left] == [("d1", dispatchers[0].address)]
     plane.stop.set()
-    assert await asyncio.wait_for(call.code(), 10) is grpc.StatusCode.UNAVAILABLE
+    assert await asyncio.wait_for(call.code(), WITHIN_S) is grpc.StatusCode.UNAVAILABLE

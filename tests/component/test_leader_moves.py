@@ -12,7 +12,7 @@ from tidewheel.v1.discovery_service_pb2 import WatchDispatchersRequest
 
 from core.states import MoveCause, MoveState
 from tests.support.control_plane import SHARDS
-from tests.support.led_system import COMPLETED, ROLLED_BACK, WITHIN_S, Make, System
+from tests.support.led_system import COMPLETED, ROLLED_BACK, TOGETHER, WITHIN_S, Make, System
 from tests.support.polling import eventually
 
 
@@ -129,7 +129,7 @@ class TestALostSession:
         await pair.owners["d1"].coord.settled()
         await asyncio.sleep(5)  # longer than one that has vanished is told of
         call = pair.plane.discovery.WatchDispatchers(WatchDispatchersRequest())
-        told = (await asyncio.wait_for(call.read(), 10)).dispatchers
+        told = (await asyncio.wait_for(call.read(), WITHIN_S)).dispatchers
         call.cancel()
         assert {(each.dispatcher_id, each.address) for each in told} == {
             (name, owner.address) for name, owner in pair.owners.items()
@@ -152,7 +152,7 @@ class TestDrains:
 
     async def test_whoever_joins_after_a_drain_has_its_share_at_once(self, make: Make) -> None:
         """As in a rolling restart: what the drain brought need not stay for a minute where it had to go."""
-        system = await make(rebalance=True, rebalance_interval_s=0.3)
+        system = await make(rebalance=True, rebalance_interval_s=0.3, **TOGETHER)
         await system.join("d1", "d2")
         await system.shared_out()
         system.owners["d1"].said = {"draining": True}
@@ -185,7 +185,7 @@ class TestDrains:
         assert await pair.held() == {"d1": 0, "d2": SHARDS}
 
     async def test_its_zone_takes_the_shards_while_it_has_room(self, make: Make) -> None:
-        system = await make()
+        system = await make(**TOGETHER)
         await system.join("e1", "e2", zone="east")
         await system.join("w1", "w2", zone="west")
         await system.shared_out()

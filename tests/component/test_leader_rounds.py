@@ -11,18 +11,20 @@ import grpc
 import pytest
 from tidewheel.v1 import admin_service_pb2 as pb
 
+from controlplane import moves as account_of_moves
+from core.clock import US_PER_S
 from core.config import ControlPlaneSettings
 from core.states import MoveCause, MoveState
 from core.wire import internal_pb2
 from tests.support.control_plane import ControlPlane
-from tests.support.led_system import COMPLETED, ROLLED_BACK, WITHIN_S, Make, System
+from tests.support.led_system import COMPLETED, ROLLED_BACK, TOGETHER, WITHIN_S, Make, System
 from tests.support.polling import eventually
 from tools.servers.free_port import free_port
 
 
 class TestEveningOut:
     async def test_b81_whoever_joins_gets_its_share_once_and_then_all_is_quiet(self, make: Make) -> None:
-        system = await make(rebalance=True, rebalance_interval_s=0.3)
+        system = await make(rebalance=True, rebalance_interval_s=0.3, **TOGETHER)
         await system.join("d1", "d2")
         await system.shared_out()
         assert await system.held() == {"d1": 4, "d2": 4}
@@ -41,7 +43,7 @@ class TestEveningOut:
 
     async def test_reported_loads_decide(self, make: Make) -> None:
         """Four shards of d1 are hot: two of them change places, although both have as many shards."""
-        system = await make(rebalance=True, rebalance_interval_s=0.3)
+        system = await make(rebalance=True, rebalance_interval_s=0.3, **TOGETHER)
         await system.join("d1", "d2")
         await system.shared_out()
         hot = sorted(await system.owners["d1"].shards())
@@ -50,7 +52,7 @@ class TestEveningOut:
             system.owners[name].said = {
                 "loads": [internal_pb2.ShardLoad(shard=s, term=1, fires_per_second=fires) for s in shards]
             }
-        moves = await system.reaches(COMPLETED)
+        moves = await system.reaches(COMPLETED, of=2)
         await system.shared_out()
         assert {move["shard"] for move in moves} <= set(hot)
         assert {(m["cause"], m["to_dispatcher"]) for m in await system.moves()} == {(MoveCause.REBALANCE, "d2")}
@@ -58,7 +60,10 @@ class TestEveningOut:
         shown = await system.plane.admin.PlanRebalance(pb.PlanRebalanceRequest())
         assert shown.loads_known
 
-    async def test_rebalancing_keeps_to_its_budget_of_the_minute_over_a_change_of_leader(self, make: Make) -> None:
+    async def test_rebalancing_keeps_to_its_budget_of_the_minute_over_a_change_of_leader(
+        self, make: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(account_of_moves, "_MINUTE_US", 600 * US_PER_S)  # one that does not pass meanwhile
         system = await make(rebalance=True, rebalance_interval_s=0.3, moves_per_minute=3)
         await system.join("d1")
         await system.shared_out()

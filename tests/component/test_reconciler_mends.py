@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ QUICK = DispatcherSettings(
     tick_s=0.05, attempt_lease_s=3.0, heartbeat_interval_s=1.0, adoption_margin_s=0.5, term_check_s=0.2
 )
 # A move, a lease and a retry take about six seconds.
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 
 
 @dataclass
@@ -173,15 +174,19 @@ async def test_what_stands_due_in_a_shard_that_stands_still_is_fired(scene: tupl
     await room.raise_marks(-40.0)
     at = Timestamp()
     at.FromMicroseconds(await now_us(room.eye) + US_PER_S // 2)
-    jobs = [await room.plane.create(f"once-{n}", handler="work", schedule=job_pb2.Schedule(at=[at])) for n in range(40)]
-    here = sorted(job.job_id for job in jobs if shard_of(job_hash(UUID(job.job_id)), SHARDS) == room.shard)
-    assert here, "one of forty jobs is of this shard"
+    here: list[str] = []
+    for number in itertools.count():
+        job = await room.plane.create(f"once-{number}", handler="work", schedule=job_pb2.Schedule(at=[at]))
+        if shard_of(job_hash(UUID(job.job_id)), SHARDS) == room.shard:
+            here.append(job.job_id)
+        if len(here) == 3:
+            break
     assert "d1 reports as if all were well" in (await room.finds("FROZEN_SHARD")).detail
     await room.moves("FROZEN_SHARD")
 
     async def done() -> bool:
         rows = await room.eye.fetch("SELECT job_id FROM runs WHERE state = $1", int(RunState.SUCCEEDED))
-        return sorted(str(row["job_id"]) for row in rows) == here
+        return sorted(str(row["job_id"]) for row in rows) == sorted(here)
 
     await eventually(done, WITHIN_S, what="each of them has run")
     assert len(worker.starts) == len(here)

@@ -89,7 +89,7 @@ class ControlPlane:
     async def status_of(self, service: str) -> str:
         """The standard health service's word."""
         try:
-            answer = await self.health.Check(health_pb2.HealthCheckRequest(service=service), timeout=2)
+            answer = await self.health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
         except grpc.aio.AioRpcError as error:
             return error.code().name
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))

@@ -17,6 +17,7 @@ from tidewheel.v1 import job_pb2, job_service_pb2
 from core.ids import job_hash, occurrence_run_id
 from core.states import RunCause, RunState, SkipReason
 from tests.support.control_plane import ControlPlane
+from tests.support.instants import clear_of_the_next
 
 US = 1_000_000
 
@@ -65,6 +66,10 @@ class Ledger:
         await self.eye.execute("UPDATE jobs SET cutover_us = cutover_us - $1, created_us = created_us - $1", age_us)
         made: int = await self.eye.fetchval("SELECT created_us FROM jobs WHERE job_id = $1", self.job_id)
         return made
+
+    async def grow_as_old_as(self, text: str) -> int:
+        """Let the job have been registered at this instant of the past, whatever day it is today."""
+        return await self.grow_older(now_us() - instant(text))
 
     async def ran(
         self,
@@ -116,7 +121,8 @@ class Ledger:
 async def ledger_of(
     plane: ControlPlane, eye: asyncpg.Connection, schedule: job_pb2.Schedule | None, name: str = "a"
 ) -> Ledger:
-    """A new job."""
+    """A new job, of whose next full or half hour the test will see nothing."""
+    await clear_of_the_next(1800)
     return Ledger(plane, eye, await plane.create(name, schedule=schedule))
 
 

@@ -33,7 +33,7 @@ async def eventually(
     """Call `predicate` (sync or async) until its value is true, and return that value.
 
     An AssertionError inside it counts as "not yet". When the time is up, fails with what was waited for and what was
-    seen last. `within_s` bounds liveness (about three times the expected time); it never measures performance.
+    seen last. `within_s` bounds liveness, on a busy machine too; it never measures performance.
     """
     began_s = time.monotonic()
     while True:
