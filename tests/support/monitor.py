@@ -8,6 +8,7 @@ page.total("tidewheel_fires_total")
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -85,3 +86,5 @@ def _read(url: str) -> tuple[int, str]:
     except urllib.error.HTTPError as refused:
         with refused:
             return refused.code, refused.read().decode()
+    except http.client.HTTPException as broken:  # no OSError, but the same: it died while it answered
+        raise ConnectionError(str(broken)) from broken

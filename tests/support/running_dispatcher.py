@@ -112,7 +112,7 @@ class RunningDispatcher:
         samples = (s for m in self.registry.collect() for s in m.samples)
         return sum(s.value for s in samples if s.name == "tidewheel_refused_writes_total")
 
-    async def holds(self, shards: set[int], within_s: float = 15.0) -> None:
+    async def holds(self, shards: set[int], within_s: float = 30.0) -> None:
         """Wait until it serves exactly these shards, their open runs adopted."""
 
         def done() -> bool:

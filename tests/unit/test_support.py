@@ -13,6 +13,7 @@ import pytest
 from tests.support.clock import NEW_YEAR_2026_US, ManualClock
 from tests.support.live_system import whole_lines
 from tests.support.memory import use_memory_for_temporary_files
+from tests.support.monitor import scrape
 from tests.support.polling import eventually
 from tests.support.tcp_proxy import TcpProxy
 from tools.servers.free_port import _keep
@@ -104,6 +105,18 @@ async def test_a_proxy_keeps_its_port_while_it_refuses() -> None:
         assert not _keep(port), "nobody else is given it"
         await proxy.start()
         assert proxy.port == port
+
+
+async def test_a_page_that_is_cut_off_is_a_broken_connection() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\ntidewheel_")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    with pytest.raises(ConnectionError):
+        await scrape("{}:{}".format(*server.sockets[0].getsockname()))
+    server.close()
 
 
 def test_a_line_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
