@@ -96,6 +96,7 @@ class RunningDispatcher:
     address: str
     ended: bool = False
     _sees_terms: asyncio.Event = field(default_factory=asyncio.Event)
+    _looks_no_more: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def shards(self) -> set[int]:
@@ -128,15 +129,22 @@ class RunningDispatcher:
             await DispatcherServiceStub(channel).Hint(request)
 
     def keep_from_seeing_terms(self) -> None:
-        """From now on it does not look at the terms: it believes to own what it owned, as after a long pause."""
+        """From now on it begins no look at the terms: it believes to own what it owned, as after a long pause."""
         ownership = self.parts.loops.ownership
         original = ownership.step
 
         async def step() -> None:
+            self._looks_no_more.set()
             await self._sees_terms.wait()
             await original()
 
         ownership.step = step  # type: ignore[method-assign]
+
+    async def sees_terms_no_more(self) -> None:
+        """As `keep_from_seeing_terms`; a look that was under way is over."""
+        self.keep_from_seeing_terms()
+        async with asyncio.timeout(30):
+            await self._looks_no_more.wait()
 
     def let_see_terms(self) -> None:
         self._sees_terms.set()

@@ -194,8 +194,7 @@ async def test_a_move_to_a_dispatcher_that_is_dead_changes_nothing(room: Room) -
 async def test_the_old_owner_keeps_to_the_boundary_although_it_has_not_heard_of_it(room: Room) -> None:
     """It fires what is below it, is refused what is above it, and learns of the split by that."""
     first, second = await room.owner("first"), await room.dispatcher("second")
-    first.keep_from_seeing_terms()
-    await asyncio.sleep(0.3)  # a look that was under way
+    await first.sees_terms_no_more()
     jobs = [await room.every_second(4, first_after_s=1.0 + n / 10) for n in range(10)]
     async with (
         ScriptedWorker(first.address, "worker-1", work=success, slots=50) as at_first,

@@ -209,8 +209,7 @@ async def test_every_write_of_an_owner_that_was_passed_over_is_refused(room: Roo
         await at_first.grant(1)
         run_id = await room.trigger(await room.job(shard=0))
         given = await at_first.assignment()
-        first.keep_from_seeing_terms()
-        await asyncio.sleep(0.3)  # a look that was under way
+        await first.sees_terms_no_more()
         first.parts.loops.redirects.step = _never  # type: ignore[method-assign]
         await ordered(room, second)
         await until_bucket(room, await split(room))

@@ -161,8 +161,7 @@ async def test_heartbeats_are_not_acknowledged_while_the_term_has_not_been_prove
         for held in owner.parts.memory.holdings:
             held.proven_s = owner.clock.monotonic_s() - 60
         owner.parts.memory.holdings.note = lambda views, seen_s: []  # type: ignore[method-assign]
-        owner.keep_from_seeing_terms()
-        await asyncio.sleep(0.3)  # a look that was under way
+        await owner.sees_terms_no_more()
         for held in owner.parts.memory.holdings:
             held.proven_s = owner.clock.monotonic_s() - 60
         await worker.heartbeat(given.ref)

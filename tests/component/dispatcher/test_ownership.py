@@ -97,8 +97,7 @@ async def paused_owner(
     old, new = await room.owner("old"), await room.dispatcher("new")
     async with ScriptedWorker(old.address, slots=50) as at_old, ScriptedWorker(new.address, slots=50) as at_new:
         worker_on += [at_old, at_new]
-        old.keep_from_seeing_terms()
-        await asyncio.sleep(0.3)  # a look that was under way
+        await old.sees_terms_no_more()
         yield old, new
 
 
