@@ -98,8 +98,9 @@ async def test_after_the_restore_of_an_old_backup_everybody_registers_anew(
     members.kill()
     token = members.token if identity == "the same cluster id" else f"{members.token}-{identity}"
     members.restore(tmp_path / "backup", token=token)
-    await asyncio.to_thread(members.start)
-    await eventually(look, 30, what="both saw that the store is another one")
+    for member in members.members:
+        member.launch()
+    await eventually(look, 60, what="both saw that the store is another one")
     assert ghosts, "the dead member was alive again"
     await asyncio.wait_for(leadership.lost.wait(), 30)
     again = await asyncio.wait_for(replica.campaign(R1), 60)
