@@ -64,8 +64,7 @@ async def a_passed_over_owner_goes_on(episode: Episode) -> None:
         holding._work = None
         await room.trigger(await room.job())
         given = await holding.assignment()
-        old.keep_from_seeing_terms()
-        await asyncio.sleep(0.3)  # a look that was under way
+        await old.sees_terms_no_more()
         new.parts.loops.ownership._adoption.adopt = _nothing  # type: ignore[method-assign]
         await room.order(dict.fromkeys(range(SHARDS), new), seize=True)
         await eventually(lambda: new.shards == set(range(SHARDS)), what="all is taken over")

@@ -67,7 +67,7 @@ class Child:
     def kill(self) -> None:
         """End it and every descendant with SIGKILL, at once."""
         self.signal_all(signal.SIGKILL)
-        self.process.wait(10.0)
+        self.process.wait(60.0)  # a process in the middle of its writes may have to end them first
 
     def freeze(self) -> None:
         """Stop it and every descendant in its tracks with SIGSTOP."""
