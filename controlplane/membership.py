@@ -26,6 +26,9 @@ _FIRST_WORD_GRACE_S = 3.0
 # Between two ticks; a much longer gap was a pause of this process, or of its machine.
 TICK_EVERY_S = 0.1
 _PAUSE_S = 0.5
+# Whose stream ends so soon after a pause broke it off for that; it has to look for the leader, and may take as long as
+# between any two reports.
+_BREAKS_AFTER_PAUSE_S = 1.0
 # A crowd that never stops joining is placed all the same.
 _LONGEST_SETTLE_S = 5.0
 
@@ -100,6 +103,7 @@ class Membership:
         self._wake = wake
         self._began_s = clock.monotonic_s()
         self._ticked_s = self._began_s
+        self._resumed_s: float | None = None
         self._seen: dict[str, _Seen] = {}
         self._sickness = Sickness()
         self.suspicions = 0
@@ -126,8 +130,9 @@ class Membership:
         """A report stream of this dispatcher ended, however it ended."""
         seen = self._of(dispatcher_id)
         seen.streams -= 1
-        if seen.streams <= 0:
-            seen.broken_s = self._clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
+        if seen.streams <= 0 and (self._resumed_s is None or now_s - self._resumed_s > _BREAKS_AFTER_PAUSE_S):
+            seen.broken_s = now_s
 
     def load_of(self, dispatcher_id: str) -> Load | None:
         """The newest report, or None."""
@@ -137,13 +142,19 @@ class Membership:
     def tick(self) -> None:
         """To be called every TICK_EVERY_S by a task that does nothing else: it notices when this process stood still.
 
-        Reports that could not be read meanwhile were not missed by their senders.
+        Reports that could not be read meanwhile were not missed by their senders. And it judges, since whoever looks
+        may wait long for a database that is away: what the reports say meanwhile is not to be missed.
         """
         now_s = self._clock.monotonic_s()
         gap_s, self._ticked_s = now_s - self._ticked_s, now_s
-        if gap_s < _PAUSE_S:
-            return
+        if gap_s >= _PAUSE_S:
+            self._pass_over(gap_s, now_s)
+        self._judge(now_s)
+
+    def _pass_over(self, gap_s: float, now_s: float) -> None:
         self._began_s += gap_s
+        self._resumed_s = now_s
+        self._sickness.paused(gap_s)
         for seen in self._seen.values():
             seen.first_s += gap_s
             if seen.reported_s is not None:
@@ -159,11 +170,7 @@ class Membership:
         for dispatcher_id in members:
             self._of(dispatcher_id)
         self._settle(now_s, owners)
-        for dispatcher_id, seen in self._seen.items():
-            if not seen.suspected and (silence := self._silence(seen, now_s)):
-                seen.suspected = True
-                self._suspect(dispatcher_id, silence)
-        self._judge_sickness(now_s)
+        self._judge(now_s)
         self._forget(members, owners)
         seen_now = self._seen.items()
         well = {each for each, seen in seen_now if not seen.lost and not seen.leaves}
@@ -176,6 +183,13 @@ class Membership:
             settling=now_s - self._began_s < _FIRST_WORD_GRACE_S,
             sick=frozenset((each, seen.sick) for each, seen in seen_now if seen.sick is not None),
         )
+
+    def _judge(self, now_s: float) -> None:
+        for dispatcher_id, seen in self._seen.items():
+            if not seen.suspected and (silence := self._silence(seen, now_s)):
+                seen.suspected = True
+                self._suspect(dispatcher_id, silence)
+        self._judge_sickness(now_s)
 
     def _judge_sickness(self, now_s: float) -> None:
         staying = {
@@ -197,7 +211,7 @@ class Membership:
 
     def _join_again(self, dispatcher_id: str, seen: _Seen) -> None:
         """Like somebody who joins, it first has to stay."""
-        log.info("%s is well again", dispatcher_id)
+        log.info("%s counts as well again", dispatcher_id)
         seen.settled, seen.first_s = False, self._clock.monotonic_s()
 
     def _of(self, dispatcher_id: str) -> _Seen:

@@ -165,6 +165,22 @@ async def test_a_pause_of_the_leader_is_nobodys_fault(leader: Leader) -> None:
     assert (await leader.live(2.0)).suspects == {"a"}, "it is judged again from here on"
 
 
+async def test_who_breaks_off_a_stream_to_a_leader_that_pauses_has_time_to_come_back(leader: Leader) -> None:
+    """It gave the leader up, as it should, and looks for it with growing waits."""
+    leader.join("a", "b")
+    await leader.live(2.0)
+    await leader.clock.advance(3.0)
+    leader.membership.tick()
+    leader.cut("a")
+    leader.cut("b")
+    assert (await leader.live(1.2)).suspects == frozenset()
+    leader.open("a")
+    assert (await leader.live(0.5)).suspects == {"b"}, "but not for ever"
+    await leader.live(1.0)
+    leader.cut("a")
+    assert (await leader.live(0.5)).suspects == {"a", "b"}, "and later streams are judged as ever"
+
+
 async def test_slow_looks_forgive_nobody(leader: Leader) -> None:
     """Only the ticks tell of a pause: a leader whose database is slow looks seldom, and suspects all the same."""
     leader.join("a")

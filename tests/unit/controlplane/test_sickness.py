@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from controlplane.membership import Load, Membership, Roster
-from controlplane.sickness import ALONE_S, SEIZE_AFTER_S, WELL_AFTER_S, WORKERS_AFTER_S, Condition
+from controlplane.sickness import (
+    ALONE_AFTER_ALL_S,
+    ALONE_S,
+    SEIZE_AFTER_S,
+    WELL_AFTER_S,
+    WORKERS_AFTER_S,
+    Condition,
+)
 from core.ailments import AilmentKind
 from core.config import ControlPlaneSettings
 from core.coord.layout import Member
@@ -37,6 +44,18 @@ class Ward:
     async def live(self, seconds: float) -> Roster:
         roster = None
         for _ in range(max(1, round(seconds / 0.1))):
+            await self.pass_without_a_look(0.1)
+            roster = self.look()
+        assert roster is not None
+        return roster
+
+    def look(self) -> Roster:
+        members = {name: Member(name, "127.0.0.1:1", "", 0) for name in self.conditions}
+        return self.membership.look(members, frozenset(self.conditions))
+
+    async def pass_without_a_look(self, seconds: float) -> None:
+        """Time in which the leader waits for its database: reports come, and nothing is planned."""
+        for _ in range(max(1, round(seconds / 0.1))):
             await self.clock.advance(0.1)
             self.membership.tick()
             for name, said in self.conditions.items():
@@ -44,10 +63,6 @@ class Ward:
                 condition = Condition(ailments, said.workers, said.served, said.unserved)
                 self.membership.report(name, Load(0.0, 0, 0), condition)
             self.ages = {key: age + 0.1 for key, age in self.ages.items()}
-            members = {name: Member(name, "127.0.0.1:1", "", 0) for name in self.conditions}
-            roster = self.membership.look(members, frozenset(self.conditions))
-        assert roster is not None
-        return roster
 
 
 @pytest.fixture
@@ -87,9 +102,59 @@ async def test_who_hears_last_that_the_database_is_back_is_not_sick_alone(ward: 
     ward.ail(AilmentKind.DATABASE, "a", "b", "c")
     await ward.live(10)
     ward.heal(AilmentKind.DATABASE, "a", "b")
-    assert (await ward.live(ALONE_S - 0.3)).suspects == frozenset()
+    assert (await ward.live(ALONE_AFTER_ALL_S - 0.3)).suspects == frozenset()
     ward.heal(AilmentKind.DATABASE, "c")
     assert (await ward.live(5)).keepers == set("abc")
+
+
+async def test_who_never_hears_that_the_database_is_back_is_sick_alone(ward: Ward) -> None:
+    ward.ail(AilmentKind.DATABASE, "a", "b", "c")
+    await ward.live(10)
+    ward.heal(AilmentKind.DATABASE, "a", "b")
+    assert (await ward.live(ALONE_AFTER_ALL_S + 0.3)).suspects == {"c"}
+
+
+async def test_who_was_ill_with_all_once_is_well_or_sick_like_any_other_later(ward: Ward) -> None:
+    ward.ail(AilmentKind.DATABASE, "a", "b", "c")
+    await ward.live(10)
+    ward.heal(AilmentKind.DATABASE, "a", "b", "c")
+    await ward.live(1)
+    ward.ail(AilmentKind.DATABASE, "a")
+    assert (await ward.live(SEIZE_AFTER_S[AilmentKind.DATABASE] + 0.3)).suspects == {"a"}
+
+
+async def test_who_was_taken_for_sick_alone_keeps_its_shards_once_all_are_ill(ward: Ward) -> None:
+    """The others noticed late that the database is away; when it is back nobody has a reason to take anything."""
+    ward.ail(AilmentKind.DATABASE, "a")
+    assert (await ward.live(4.0)).suspects == {"a"}
+    ward.ail(AilmentKind.DATABASE, "b", "c")
+    assert (await ward.live(0.1)).suspects == frozenset()
+    await ward.live(10)
+    ward.heal(AilmentKind.DATABASE, "b", "c")
+    assert (await ward.live(ALONE_AFTER_ALL_S - 0.3)).suspects == frozenset()
+
+
+async def test_a_leader_that_waits_for_its_database_misses_nothing_that_is_reported_meanwhile(ward: Ward) -> None:
+    """Else the first one to notice that a database is away would count as sick alone for all the time of the wait."""
+    ward.ail(AilmentKind.DATABASE, "a")
+    await ward.live(1.0)
+    ward.ail(AilmentKind.DATABASE, "b", "c")
+    await ward.pass_without_a_look(10)
+    ward.heal(AilmentKind.DATABASE, "b", "c")
+    await ward.pass_without_a_look(0.2)
+    assert ward.look().suspects == frozenset()
+    assert ward.membership.suspicions == 0
+
+
+async def test_what_passed_while_the_leader_stood_still_makes_nobody_sick(ward: Ward) -> None:
+    ward.ail(AilmentKind.DATABASE, "a")
+    await ward.live(ALONE_S / 2)
+    ward.ages["a", AilmentKind.DATABASE] = 2 * SEIZE_AFTER_S[AilmentKind.DATABASE]
+    await ward.live(0.2)
+    await ward.clock.advance(30.0)
+    ward.membership.tick()
+    assert ward.look().suspects == frozenset()
+    assert (await ward.live(ALONE_S)).suspects == {"a"}
 
 
 async def test_two_sick_with_different_ailments_and_nobody_well_keep_what_they_have(ward: Ward) -> None:
