@@ -102,7 +102,7 @@ class ScriptedStream:
 class ScriptedDispatcher(WorkerServiceServicer):
     """One dispatcher. Its verdicts, timings and refusal are attributes that a test may change at any time."""
 
-    def __init__(self, name: str, heartbeat_interval_s: float = 0.2, lease_s: float = 2.0) -> None:
+    def __init__(self, name: str, heartbeat_interval_s: float = 0.2, lease_s: float = 30.0) -> None:
         self.name = name
         self.heartbeat_interval_s = heartbeat_interval_s
         self.lease_s = lease_s
@@ -222,7 +222,7 @@ class ScriptedDispatcher(WorkerServiceServicer):
             stream = self.streams[at] if self.streams else None
             return stream if stream and not stream.ended and stream.unused >= with_credit else None
 
-        found = await eventually(ready, what=f"a stream to {self.name} with {with_credit} credits")
+        found = await eventually(ready, 30, what=f"a stream to {self.name} with {with_credit} credits")
         assert found is not None
         return found
 

@@ -179,7 +179,7 @@ async def test_the_results_of_a_dispatcher_that_is_gone_reach_its_successor() ->
 @pytest.mark.parametrize("seen_by", ["hello", "heartbeats"])
 async def test_a_frozen_stream_is_left_and_a_new_one_opened(seen_by: str) -> None:
     async with (
-        dispatchers(heartbeat_interval_s=0.2, lease_s=3.0) as (dispatcher,),
+        dispatchers(heartbeat_interval_s=0.2, lease_s=6.0) as (dispatcher,),
         TcpProxy("127.0.0.1", port_of(dispatcher)) as proxy,
     ):
         worker = Worker(dispatchers=[proxy.endpoint])

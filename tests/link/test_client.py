@@ -165,7 +165,7 @@ async def test_a_frozen_control_plane_is_left_after_a_while_and_not_asked_first_
     async with (
         control_planes(2) as (first, second),
         TcpProxy("127.0.0.1", first.port) as proxy,
-        Client([proxy.endpoint, second.address], timeout_s=3.0) as client,
+        Client([proxy.endpoint, second.address], timeout_s=6.0) as client,
     ):
         await client.get_job("a")
         proxy.stall()

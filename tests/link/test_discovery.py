@@ -18,14 +18,15 @@ def a_worker(*addresses: str) -> Worker:
 
 
 async def test_a_worker_follows_the_list() -> None:
-    async with control_planes() as (plane,), dispatchers(2) as (first, second):
+    async with control_planes() as (plane,), dispatchers(3) as (first, second, third):
         plane.names(first.address)
         async with running(a_worker(plane.address)):
             await first.stream()
             assert second.streams == []
             plane.names(first.address, second.address)
             await second.stream()
-            plane.names(second.address)
+            plane.names(second.address, third.address)
+            await third.stream()  # the worker has the list in which the first one is missing
             made = assignment()
             stream = await first.stream()
             stream.assign(made)
