@@ -189,9 +189,9 @@ def test_lists_fit_a_small_terminal(run: Run, fleet: Fleet) -> None:
 
 
 def test_operators_see_the_shards_the_dispatchers_and_the_state_of_the_cluster(run: Run) -> None:
-    status = run("status", "-o", "json").document
-    assert (status["shardCount"], status["ownedShards"], status["dispatchers"]) == (64, 64, 1)
-    assert "64 owned, 0 without owner, of 64" in run("status").out
+    # A dispatcher that a busy machine holds up may be missed for a moment.
+    until(lambda: _counted(run("status", "-o", "json").document) == (64, 64, 1))
+    until(lambda: "64 owned, 0 without owner, of 64" in run("status").out)
     shards = run("shard", "list", "-o", "json").document["shards"]
     assert [shard.get("shard", 0) for shard in shards] == list(range(64))
     assert len(run("shard", "list").out.splitlines()) == 65
@@ -203,6 +203,10 @@ def test_operators_see_the_shards_the_dispatchers_and_the_state_of_the_cluster(r
     beyond = run("shard", "show", "64")
     assert beyond.code in (2, 3)
     assert beyond.complaint
+
+
+def _counted(status: dict[str, int]) -> tuple[int, int, int]:
+    return status["shardCount"], status.get("ownedShards", 0), status.get("dispatchers", 0)
 
 
 CRONTAB = """

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import environment, tidewheel
-from tools.servers.free_port import free_port
 from tools.servers.process import descendants
 
 READY_WITHIN_S, GONE_WITHIN_S = 90.0, 30.0
@@ -126,7 +125,7 @@ def test_a_port_that_is_taken_is_said_at_once() -> None:
     import socket
 
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", free_port()))
+        taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         done = tidewheel("dev", "--port", str(port))

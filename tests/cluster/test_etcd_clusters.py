@@ -26,7 +26,7 @@ OUTAGE_S = 20
 LONG_OUTAGE_S = 120
 JOBS = 16
 # The goal is no added lateness that could be seen; a test asserts liveness on a machine that may be busy.
-ADDED_BOUND_S = 2.0
+ADDED_BOUND_S = 4.0
 
 
 @pytest.fixture
@@ -123,7 +123,8 @@ async def _without_quorum(system: LiveSystem, etcd: EtcdCluster, outage_s: float
         await eventually(lambda: _succeeded(system, run.run_id), within_s=20, what="what is submitted runs")
         middle_us = now_us()
         for dispatcher in system.dispatchers:
-            assert re.search(r"etcd lease \w+ lost", dispatcher.child.log.read_text()), "nobody holds a lease any more"
+            log = dispatcher.child.log
+            await eventually(lambda log=log: re.search(r"etcd lease \w+ lost", log.read_text()), 30, what="no lease")
         fenced = await _fence_one_shard(system, first, second)
         await eventually(lambda: _serves(system, second, fenced), within_s=20, what="the fence is believed at once")
         await asyncio.sleep(outage_s / 2)

@@ -57,13 +57,14 @@ async def test_thirty_seconds_without_etcd_delay_nothing_that_is_owned(system: L
     assert len(cut) > 20 * (OUTAGE_S - 2)
     # The goal is 20 ms above the undisturbed p99 of the same run; a test only asserts liveness.
     print(f"p99 lateness: undisturbed {_p99(calm) * 1000:.1f} ms, without etcd {_p99(cut) * 1000:.1f} ms")
-    assert _p99(cut) < _p99(calm) + 1.0
+    assert _p99(cut) < _p99(calm) + 4.0
 
 
 async def test_an_emptied_etcd_heals_itself_and_terms_keep_growing(system: LiveSystem) -> None:
     etcd = system.backing.etcd
     assert etcd is not None
     before = {row["shard"]: row["term"] for row in await _newest_terms(system)}
+    victims = await system.owned_shards(system.dispatchers[0])
     until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=45)
     async with system.client() as client:
         await client.create_job(
@@ -82,7 +83,8 @@ async def test_an_emptied_etcd_heals_itself_and_terms_keep_growing(system: LiveS
     assert survivor
     after = {row["shard"]: row["term"] for row in await _newest_terms(system)}
     assert all(after[shard] >= before[shard] for shard in before), "no term went back"
-    assert sum(after[shard] > before[shard] for shard in before) >= len(before) // 2
+    assert victims, "who was killed owned some"
+    assert all(after[shard] > before[shard] for shard in victims), "what it owned was taken over"
     await system.assert_terms_tile()
 
 

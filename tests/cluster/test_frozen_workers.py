@@ -64,21 +64,22 @@ async def test_b87_heartbeat_progress_and_result_of_a_stale_attempt_are_refused(
             old = (await silent.assignment(attempt=1)).ref
             async with ScriptedWorker(address, "steady", ["scripted"]) as steady:
                 await steady.grant(1)
-                new = (await steady.assignment(attempt=2)).ref
-                assert new.run_id == old.run_id == run.run_id
-                assert new.token != old.token
+                async with steady.beating():
+                    new = (await steady.assignment(attempt=2)).ref
+                    assert new.run_id == old.run_id == run.run_id
+                    assert new.token != old.token
 
-                await silent.heartbeat(old, progress=b"half done")
-                assert await silent.verdict(old) == VERDICT_STALE
-                silent.acknowledgements.clear()
-                await silent.succeed(old, b"late")
-                assert await silent.verdict(old) == VERDICT_STALE
-                assert await _state(client, run.run_id, "LEASED"), "the newer attempt goes on"
-                (row,) = await live.rows("SELECT progress, result FROM runs WHERE run_id = $1", run.run_id)
-                assert (row["progress"], row["result"]) == (None, None), "nothing of it was written"
+                    await silent.heartbeat(old, progress=b"half done")
+                    assert await silent.verdict(old) == VERDICT_STALE
+                    silent.acknowledgements.clear()
+                    await silent.succeed(old, b"late")
+                    assert await silent.verdict(old) == VERDICT_STALE
+                    assert await _state(client, run.run_id, "LEASED"), "the newer attempt goes on"
+                    (row,) = await live.rows("SELECT progress, result FROM runs WHERE run_id = $1", run.run_id)
+                    assert (row["progress"], row["result"]) == (None, None), "nothing of it was written"
 
-                await steady.succeed(new, b"in time")
-                assert await steady.verdict(new) == VERDICT_ACCEPTED
+                    await steady.succeed(new, b"in time")
+                    assert await steady.verdict(new) == VERDICT_ACCEPTED
                 silent.acknowledgements.clear()
                 await silent.succeed(old, b"later still")
                 assert await silent.verdict(old) == VERDICT_STALE

@@ -17,6 +17,8 @@ from tools.servers.homes import temporary_home
 ROUNDS = 4
 # A shard may move again soon after it came.
 _MOVABLE = {"TIDEWHEEL_CONTROLPLANE_MIN_RESIDENCY_S": "1.0", "TIDEWHEEL_CONTROLPLANE_REBALANCE_INTERVAL_S": "2.0"}
+# Who is held up by a busy machine is not taken for dead: that is no error, but here nobody is to be.
+_PATIENT = {"TIDEWHEEL_CONTROLPLANE_MISSED_REPORTS": "8", "TIDEWHEEL_CONTROLPLANE_BROKEN_STREAM_GRACE_S": "3.0"}
 # What is owned is not delayed by any of it; about three times what a busy machine makes of a second's lateness.
 LATE_LIMIT_S = 5.0
 
@@ -25,7 +27,7 @@ LATE_LIMIT_S = 5.0
 async def live() -> AsyncIterator[LiveSystem]:
     """Three control planes, two dispatchers, two workers."""
     with temporary_home() as home:
-        async with LiveSystem(home, _MOVABLE, Size(control_planes=3)) as system:
+        async with LiveSystem(home, {**_MOVABLE, **_PATIENT}, Size(control_planes=3)) as system:
             yield system
 
 
@@ -83,7 +85,7 @@ async def test_b70_a_frozen_leader_comes_back_to_another_s_plan(live: LiveSystem
         async def steps_down(frozen: Member = frozen) -> bool:
             return await live.metric(frozen, "tidewheel_leader") == 0
 
-        await eventually(steps_down, within_s=20, what="the frozen one steps down")
+        await eventually(steps_down, within_s=60, what="the frozen one steps down")
         await asyncio.sleep(1)
     taken = await live.rows("SELECT shard FROM shard_term_events WHERE reason = 'takeover'")
     assert not taken, "nobody was taken for dead"

@@ -16,16 +16,18 @@ CALM_S = 8
 # The goal of the drain of a third of all shards is 15 s, and the product's own limit is dispatcher.drain_limit_s.
 DRAINED_WITHIN_S = 45.0
 # The benchmark aims at 50 ms above the undisturbed p99. Here it is about three times that p99, but at least this much.
-FLOOR_S = 1.5
+FLOOR_S = 3.0
 # What rebalancing has moved may be moved again soon, by three restarts in a row as by three in an hour.
 _MOVABLE = {"TIDEWHEEL_CONTROLPLANE_MIN_RESIDENCY_S": "1.0", "TIDEWHEEL_CONTROLPLANE_REBALANCE_INTERVAL_S": "2.0"}
+# No attempt is to be lost here, not for a busy machine either.
+_CALM = {"TIDEWHEEL_DISPATCHER_ATTEMPT_LEASE_S": "15.0", "TIDEWHEEL_DISPATCHER_DRAIN_LIMIT_S": "40.0"}
 
 
 @pytest.fixture
 async def three() -> AsyncIterator[LiveSystem]:
     """Two control planes, three dispatchers, two workers."""
     with temporary_home() as home:
-        async with LiveSystem(home, _MOVABLE, Size(dispatchers=3)) as live:
+        async with LiveSystem(home, {**_MOVABLE, **_CALM}, Size(dispatchers=3)) as live:
             yield live
 
 

@@ -59,10 +59,10 @@ async def traced() -> AsyncIterator[Traced]:
 
 async def test_b128_both_attempts_are_linked_to_the_creating_request_over_a_failover(traced: Traced) -> None:
     system, collector = traced.system, traced.collector
-    soon = datetime.now(UTC) + timedelta(seconds=2)
+    soon = datetime.now(UTC) + timedelta(seconds=4)  # the call comes before it on a busy machine too
     job = job_pb2.Job(name="flaky", handler="exec", payload=FLAKY, payload_type="application/json")
     job.schedule.CopyFrom(schedule_message(At(soon)))
-    job.retry.CopyFrom(retry_message(RetryPolicy(first_delay=timedelta(seconds=5), jitter=0.0)))
+    job.retry.CopyFrom(retry_message(RetryPolicy(first_delay=timedelta(seconds=10), jitter=0.0)))
     call = await traced.create("5e" * 16, "ab" * 8, job)
 
     first = await collector.span("attempt 1", WITHIN_S, tidewheel__job="flaky")

@@ -149,7 +149,7 @@ async def _complains(server: Member, away: str) -> None:
 async def _ends_when_told(member: Member) -> None:
     """Nobody has to use SIGKILL on a process that waits."""
     member.child.process.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(member.child.process.wait, 10) == 0, member.name
+    assert await asyncio.to_thread(member.child.process.wait, 30) == 0, member.name
 
 
 def _lines(member: Member, text: str, count: int = 1) -> list[str]:

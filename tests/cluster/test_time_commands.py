@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 from tests.support.command import Run, tidewheel, until
@@ -28,7 +29,7 @@ def test_a_union_is_registered_shown_on_one_line_and_changed_in_part(run: Run) -
     assert "buffer-all, at most 7 wait" in shown
     job = run("job", "get", "union", "-o", "json").document
     due, nominal = job["nextDue"], job["nextOccurrence"]
-    assert due >= nominal
+    assert datetime.fromisoformat(due) >= datetime.fromisoformat(nominal)
     assert run("job", "update", "union", "--exclude-date", "", "--end", "in 500d").code == 0
     schedule = run("job", "get", "union", "-o", "json").document["schedule"]
     assert "exclude" not in schedule

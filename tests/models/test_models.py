@@ -17,7 +17,7 @@ import pytest
 
 HERE = Path(__file__).parent
 UNPACKED = HERE.parents[1] / "build" / "spin" / "usr" / "bin" / "spin"
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 
 TILES = "state[1]!=0"
 LEASES = "attempt[0]!=0"
