@@ -1,6 +1,6 @@
 """Row 40: the old owner, the new one or the leader dies or stands still at each named place of a move.
 
-Every move ends, completed or rolled back, within 5 s of the fault or of the boundary (three times that decides here),
+Every move ends, completed or rolled back, within 5 s of the fault or of the boundary (six times that decides here),
 and the history of it all holds.
 """
 

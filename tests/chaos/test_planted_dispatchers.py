@@ -16,9 +16,12 @@ import asyncpg
 import pytest
 from tidewheel.v1 import worker_service_pb2 as pb
 
+from core.clock import SystemClock
 from core.errors import Unavailable
+from core.ids import job_hash, shard_of
+from core.rand import SystemRand
 from core.states import JobState, RunState
-from core.store.database import Database, Transaction
+from core.store.database import Database, DatabaseConfig, Transaction
 from core.store.run_changes import Trigger
 from tests.support.dispatcher_room import SHARDS, Room, now_us
 from tests.support.history import Life
@@ -83,7 +86,7 @@ async def buckets_pass(episode: Episode) -> None:
     room = episode.room
     owner = await room.owner()
     async with episode.worker(owner):
-        await room.all_become(await room.every_second(2), [RunState.SUCCEEDED] * 2)
+        await room.all_become(await room.every_second(2, first_after_s=2.0), [RunState.SUCCEEDED] * 2)
 
 
 async def a_row_is_left_when_its_bucket_ends(episode: Episode) -> None:
@@ -91,8 +94,11 @@ async def a_row_is_left_when_its_bucket_ends(episode: Episode) -> None:
     owner = await room.owner()
     async with episode.worker(owner):
         owner.parts.loops.due.step = _never  # type: ignore[method-assign]
-        job = await room.once(0.2)
-        await asyncio.sleep(2.5)
+        job = await room.once(0.5)
+        if episode.planted:
+            await eventually(lambda: _passed_over(room, job), 30, what="the watermark passes its row")
+        else:
+            await asyncio.sleep(2.5)
         del owner.parts.loops.due.step
         if not episode.planted:  # nobody looks below the watermark
             await room.all_become(job, [RunState.SUCCEEDED])
@@ -103,8 +109,21 @@ async def a_trigger_commits_late(episode: Episode) -> None:
     owner = await room.owner()
     async with episode.worker(owner):
         job = await room.job()
+        # Its sessions may wait between a statement and the commit for as long as this one does.
+        patient = DatabaseConfig(room.url, room.isolation, idle_in_transaction_timeout_s=60.0)
+        database = Database(patient, SystemClock(), SystemRand())
+        room.stack.push_async_callback(database.close)
+        shard = shard_of(job_hash(job), SHARDS)
+
+        async def while_in_flight() -> None:
+            landed_us = now_us()
+            if episode.planted:
+                await eventually(lambda: _floor_is_past(room, shard, landed_us), 30, what="the floor passes it")
+            else:
+                await asyncio.sleep(0.9)
+
         api = room.run_changes
-        api._database = _SlowToCommit(room.database)  # type: ignore[assignment]
+        api._database = _SlowToCommit(database, while_in_flight)  # type: ignore[assignment]
         name = await room.eye.fetchval("SELECT name FROM jobs WHERE job_id = $1", job)
         await api.trigger(room.call(), Trigger(name, None, 0, True), lambda run: b"")
         if not episode.planted:
@@ -186,11 +205,15 @@ async def a_job_is_paused(episode: Episode) -> None:
     room = episode.room
     owner = await room.owner()
     async with episode.worker(owner):
-        job = await room.every_second(60, first_after_s=0.3)
+        job = await room.every_second(60, first_after_s=1.5)
         await eventually(lambda: _made(room, job), what="a first run")
         cut_over_us = await room.change(job, state=JobState.PAUSED)
         room.expected[job] = [at_us for at_us in room.expected[job] if at_us <= cut_over_us]
-        await asyncio.sleep(2.2)
+        if episode.planted:
+            due = len(room.expected[job])
+            await eventually(lambda: _ran_more(room, job, due), 30, what="it goes on all the same")
+        else:
+            await asyncio.sleep(2.2)
 
 
 async def occurrences_come(episode: Episode) -> None:
@@ -261,18 +284,34 @@ async def test_it_is_found_where_it_was_planted_and_there_alone(
 
 
 class _SlowToCommit:
-    """A database whose transactions take a while between their last statement and their commit."""
+    """A database whose transactions wait for something between their last statement and their commit."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, in_flight: Callable[[], Awaitable[None]]) -> None:
         self._database = database
+        self._in_flight = in_flight
 
     async def transaction(self, body: Callable[[Transaction], Awaitable[Any]], **how: Any) -> Any:
         async def slow(tx: Transaction) -> Any:
             made = await body(tx)
-            await asyncio.sleep(0.9)  # less than the session's idle limit
+            await self._in_flight()
             return made
 
         return await self._database.transaction(slow, **how)
+
+
+async def _passed_over(room: Room, job_id: Any) -> bool:
+    """Whether the watermark is above the job's due row."""
+    query = "SELECT d.bucket < m.watermark FROM due d JOIN shard_marks m ON m.shard = d.shard WHERE d.job_id = $1"
+    return bool(await room.eye.fetchval(query, job_id))
+
+
+async def _floor_is_past(room: Room, shard: int, at_us: int) -> bool:
+    floor = await room.eye.fetchval("SELECT floor FROM shard_floors WHERE shard = $1", shard)
+    return bool(floor > room.scale.bucket_of(at_us))
+
+
+async def _ran_more(room: Room, job_id: Any, count: int) -> bool:
+    return len(await room.runs(job_id)) > count
 
 
 async def _made(room: Room, job_id: Any) -> bool:

@@ -23,8 +23,8 @@ from tests.support.live_system import US, Size, now_us
 
 # The last part of an episode is left in peace, so that what was begun can end.
 PEACE_S = 6.0
-# Moves that were under way at the last fault may take so long: three times what the protocol promises.
-MOVES_END_WITHIN_S = 20.0
+# Moves that were under way at the last fault may take so long, on a machine that is busy.
+MOVES_END_WITHIN_S = 40.0
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ async def run_episode(home: Path, episode: Episode) -> Report:
         quiet_us = chaos.horizon_us - round(PEACE_S * US)
         playing = [asyncio.create_task(load.trouble(quiet_us))]
         if episode.moves:
-            until_us = quiet_us if episode.faults else chaos.horizon_us + round(30 * US)
+            until_us = quiet_us if episode.faults else chaos.horizon_us + round(90 * US)
             moving = mover.make(episode.moves, at_once=episode.moves_at_once, until_us=until_us)
             playing.append(asyncio.create_task(moving))
         if episode.faults:
             playing.append(asyncio.create_task(nemesis.trouble(quiet_us)))
         try:
-            done, _ = await asyncio.wait(playing, timeout=episode.seconds + 90)
+            done, _ = await asyncio.wait(playing, timeout=episode.seconds + 150)
             for task in done:
                 task.result()
         finally:

@@ -205,10 +205,14 @@ class Room:
 
     async def once(self, after_s: float = 0.3, **spec: Any) -> UUID:
         """A one-off job, expected to run."""
-        at_us = now_us() + round(after_s * US_PER_S)
-        job_id = await self.job(Schedule(at_us=(at_us,)), **spec)
-        self.expected[job_id] = [at_us]
-        return job_id
+        while True:
+            at_us = now_us() + round(after_s * US_PER_S)
+            job_id = await self.job(Schedule(at_us=(at_us,)), **spec)
+            cutover_us = await self.eye.fetchval("SELECT cutover_us FROM jobs WHERE job_id = $1", job_id)
+            # Registered too late, on a machine that stood still, it never occurs: then another one is made.
+            if cutover_us < at_us or "name" in spec:
+                self.expected[job_id] = [at_us]
+                return job_id
 
     async def change(self, job_id: UUID, *, state: JobState | None = None, **spec: Any) -> int:
         """Edit, pause, resume or delete; returns the instant of the cut-over."""
