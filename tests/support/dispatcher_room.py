@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -56,6 +56,13 @@ QUICK = DispatcherSettings(
     term_check_s=0.2,
     stand_after_s=1.0,
 )
+# For attempts that last through much without a heartbeat. Where a dispatcher dies under load, what was being said to
+# it is only done again once the lease has ended.
+LASTING: dict[str, Any] = {"attempt_lease_s": 30.0, "heartbeat_interval_s": 10.0}
+# A dispatcher with it acknowledges heartbeats although it has not seen its terms for a while, as after a stall.
+STEADY: dict[str, Any] = {"adoption_margin_s": 10.0}
+# A target with it knows of its split long before the boundary, and gives the owner before all the time it wants.
+UNHURRIED: dict[str, Any] = {"handoff_lead_s": 2.0, "handoff_drain_s": 30.0}
 AT_ONCE = Retry(max_attempts=4, first_delay_us=100_000, factor=1.0, max_delay_us=100_000, jitter=0.0)
 
 
@@ -163,17 +170,31 @@ class Room:
         return await self.job_of(JobSpec(**(values | spec)), name=name, shard=shard)
 
     async def job_of(self, spec: JobSpec, *, name: str = "", shard: int = -1, payload: bytes = b"") -> UUID:
-        job_id = uuid4()
-        while shard not in (-1, shard_of(job_hash(job_id), SHARDS)):
-            job_id = uuid4()
+        job_id = _id_in(shard)
+        await self._create(job_id, name, lambda at_us: version_at(spec, payload, JobState.ACTIVE, at_us))
+        return job_id
+
+    async def job_from(
+        self, after_s: float, schedule: Callable[[int], Schedule], *, name: str = "", shard: int = -1, **spec: Any
+    ) -> tuple[UUID, int]:
+        """Register a job whose schedule follows from an instant `after_s` behind its cut-over; with that instant.
+
+        However long the registration takes, nothing that is due from then on lies before it.
+        """
+        job_id, begins = _id_in(shard), [0]
+        values: dict[str, Any] = {"handler": "work", "retry": AT_ONCE, "overlap": Overlap.ALLOW, **spec}
 
         def decide(at_us: int) -> NextVersion:
-            return version_at(spec, payload, JobState.ACTIVE, at_us)
+            begins[:] = [at_us + round(after_s * US_PER_S)]
+            return version_at(JobSpec(**values, schedule=schedule(begins[0])), b"", JobState.ACTIVE, at_us)
 
+        await self._create(job_id, name, decide)
+        return job_id, begins[0]
+
+    async def _create(self, job_id: UUID, name: str, decide: Callable[[int], NextVersion]) -> None:
         await self.job_changes.create(
             self.call(), job_id=job_id, name=name or str(job_id), decision=created(decide), render=lambda *_: b""
         )
-        return job_id
 
     async def missed_job(self, spec: JobSpec, since_us: int) -> UUID:
         """A job as it would stand had it been registered before `since_us`, with no owner there ever since."""
@@ -197,22 +218,20 @@ class Room:
 
     async def every_second(self, count: int, *, first_after_s: float = 1.0, **spec: Any) -> UUID:
         """A job that occurs so many times, once a second, and is expected to run each time."""
-        first_us = now_us() + round(first_after_s * US_PER_S)
-        schedule = Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=first_us, end_us=first_us + count * US_PER_S)
-        job_id = await self.job(schedule, **spec)
+
+        def secondly(first_us: int) -> Schedule:
+            end_us = first_us + count * US_PER_S
+            return Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=first_us, end_us=end_us)
+
+        job_id, first_us = await self.job_from(first_after_s, secondly, **spec)
         self.expected[job_id] = [first_us + n * US_PER_S for n in range(count)]
         return job_id
 
     async def once(self, after_s: float = 0.3, **spec: Any) -> UUID:
         """A one-off job, expected to run."""
-        while True:
-            at_us = now_us() + round(after_s * US_PER_S)
-            job_id = await self.job(Schedule(at_us=(at_us,)), **spec)
-            cutover_us = await self.eye.fetchval("SELECT cutover_us FROM jobs WHERE job_id = $1", job_id)
-            # Registered too late, on a machine that stood still, it never occurs: then another one is made.
-            if cutover_us < at_us or "name" in spec:
-                self.expected[job_id] = [at_us]
-                return job_id
+        job_id, at_us = await self.job_from(after_s, lambda at_us: Schedule(at_us=(at_us,)), **spec)
+        self.expected[job_id] = [at_us]
+        return job_id
 
     async def change(self, job_id: UUID, *, state: JobState | None = None, **spec: Any) -> int:
         """Edit, pause, resume or delete; returns the instant of the cut-over."""
@@ -301,6 +320,14 @@ class Room:
         """Let the ledger be judged: by the rows, and by what the workers saw."""
         starts = [start for worker in workers for start in worker.starts]
         await LedgerCheck(self.eye, self.expected).hold(starts)
+
+
+def _id_in(shard: int) -> UUID:
+    """A new job's id, of that shard; -1 means any."""
+    job_id = uuid4()
+    while shard not in (-1, shard_of(job_hash(job_id), SHARDS)):
+        job_id = uuid4()
+    return job_id
 
 
 async def open_room(

@@ -13,18 +13,20 @@ from core.clock import US_PER_S
 from core.intervals import Every
 from core.schedule import Schedule
 from core.states import RunState, SkipReason
-from tests.support.dispatcher_room import Room, now_us
+from tests.support.dispatcher_room import Room
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
 
 
 async def ticking(room: Room, times: int, every_s: int, **spec: Any) -> tuple[UUID, list[int]]:
     """A job that occurs so many times from soon on; with the instants."""
-    first_us = now_us() + US_PER_S
-    every = Every(elapsed_us=every_s * US_PER_S)
-    schedule = Schedule(every=(every,), anchor_us=first_us, end_us=first_us + (times - 1) * every_s * US_PER_S + 1)
+
+    def spaced(first_us: int) -> Schedule:
+        every = Every(elapsed_us=every_s * US_PER_S)
+        return Schedule(every=(every,), anchor_us=first_us, end_us=first_us + (times - 1) * every_s * US_PER_S + 1)
+
+    job_id, first_us = await room.job_from(1.0, spaced, **spec)
     instants = [first_us + n * every_s * US_PER_S for n in range(times)]
-    job_id = await room.job(schedule, **spec)
     room.expected[job_id] = instants
     return job_id, instants
 

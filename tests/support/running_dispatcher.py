@@ -7,7 +7,9 @@ seeing that its terms are gone, let its clock jump, or have it live by a clock t
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import grpc
 from prometheus_client import CollectorRegistry
@@ -148,6 +150,36 @@ class RunningDispatcher:
 
     def let_see_terms(self) -> None:
         self._sees_terms.set()
+
+    def adopt_all_again(self) -> None:
+        """It reads all its open runs anew now, as it does every 30 s."""
+        self.parts.loops.ownership._swept_s = float("-inf")
+        self.parts.memory.wakes.own.set()
+
+    def adopt_for_a_reason_only(self) -> None:
+        """It reads all its open runs anew for a reason only, not every 30 s."""
+        self.parts.loops.ownership._swept_s = float("inf")
+
+    @contextmanager
+    def firing_nothing(self) -> Iterator[None]:
+        """Meanwhile it fires nothing, whatever is due; then what is."""
+
+        async def step() -> bool:
+            return False
+
+        due = self.parts.loops.due
+        due.step = step  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            del due.step
+            self.parts.memory.wakes.fire.set()
+
+    def lease_for(self, seconds: float) -> None:
+        """From now on it gives leases of this length, and extends by it; what was given before stays."""
+        runtime = self.parts.runtime
+        settings = replace(runtime.settings, attempt_lease_s=seconds, heartbeat_interval_s=seconds / 3)
+        object.__setattr__(runtime, "settings", settings)
 
     async def stop(self) -> None:
         """End it in order: give everything up, settle what is under way."""

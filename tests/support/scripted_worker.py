@@ -126,6 +126,10 @@ class ScriptedWorker:
     def go_on_reading(self) -> None:
         self._reading.set()
 
+    def work_from_now_on(self, work: Answer) -> None:
+        """Answer each assignment that comes from now on."""
+        self._work = work
+
     @property
     def worker_id(self) -> str:
         return self._hello.worker_id
@@ -150,6 +154,12 @@ class ScriptedWorker:
         items = [pb.Heartbeat(ref=ref, progress=progress) for ref in refs]
         await self.say(heartbeats=pb.Heartbeats(sequence=self._heartbeats, items=items))
         return self._heartbeats
+
+    async def heard(self) -> None:
+        """Wait until all that it said was read, which is done in order."""
+        number = await self.heartbeat()
+        replies = self.heartbeat_replies
+        await eventually(lambda: any(reply.sequence == number for reply in replies), WITHIN_S, what="it was heard")
 
     async def answer(self, *results: pb.Result) -> None:
         self._answered |= {(result.ref.run_id, result.ref.attempt) for result in results}

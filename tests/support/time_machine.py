@@ -83,8 +83,8 @@ class TimeMachine:
         began_us = self.clock.now_us()
         started = await self.room.dispatcher(**{**LEASES, **settings})
         await self.room.order(dict.fromkeys(range(SHARDS), started), seize=True)
-        await self._let(lambda: started.shards == set(range(SHARDS)), "the dispatcher owns every shard")
-        await self._let(lambda: all(held.whole for held in started.parts.memory.holdings), "it has adopted every run")
+        await self.until(lambda: started.shards == set(range(SHARDS)), "the dispatcher owns every shard")
+        await self.until(lambda: all(held.whole for held in started.parts.memory.holdings), "it has adopted every run")
         kept = {"holding": [given.ref for given in running]}
         worker = ScriptedWorker(started.address, "worker-1", ["work", "long"], SLOTS, work=_answer, **kept)
         await worker.open()
@@ -132,15 +132,16 @@ class TimeMachine:
         assert self.owned_by is not None
         followed = self.owned_by.clock.jumps + 1
         self.clock.set_wall(self.now_us + seconds * US_PER_S)
-        await self._let(lambda: self.owned_by is not None and self.owned_by.clock.jumps == followed, "it follows")
+        await self.until(lambda: self.owned_by is not None and self.owned_by.clock.jumps == followed, "it follows")
         await self.settle()
 
     async def settle(self) -> None:
         """Wait until nothing that is due is left, and no run is open that its worker has not kept."""
         if self.owned_by is not None:
-            await self._let(self._at_rest, "everything that is due is done")
+            await self.until(self._at_rest, "everything that is due is done")
 
-    async def _let(self, done: Callable[[], Any], what: str) -> None:
+    async def until(self, done: Callable[[], Any], what: str) -> None:
+        """Wait until `done()`, which may be awaitable, is true; a moment of time passes here and there."""
         deadline_s, rounds = time.monotonic() + SETTLE_WITHIN_S, 0
         while True:
             reached = done()
