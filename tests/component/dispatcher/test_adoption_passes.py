@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -59,11 +61,6 @@ def in_memory(owner: RunningDispatcher) -> list[UUID]:
     return [run.run_id for run in owner.parts.memory.open_runs()]
 
 
-def no_sweep(owner: RunningDispatcher) -> None:
-    """It reads all its open runs anew for a reason only, not every 30 s."""
-    owner.parts.loops.ownership._swept_s = float("inf")
-
-
 async def in_two_ranges(room: Room, owner: RunningDispatcher) -> tuple[HeldTerm, HeldTerm]:
     """Shard 0 in two terms of one owner, with the boundary far ahead; every open run of the first is in memory."""
     boundary = room.scale.bucket_of(room.clock.now_us()) + 1_000
@@ -82,26 +79,62 @@ async def in_two_ranges(room: Room, owner: RunningDispatcher) -> tuple[HeldTerm,
     return before, after
 
 
-async def test_no_run_comes_home_to_a_term_that_is_being_left(room: Room) -> None:
+@dataclass(frozen=True)
+class UnderWay:
+    """A run of shard 0 that a worker works on; its owner reads its open runs anew for a reason only."""
+
+    owner: RunningDispatcher
+    worker: ScriptedWorker
+    run_id: UUID
+    given: pb.Assignment
+
+    @property
+    def adoption(self) -> Adoption:
+        return adoption_of(self.owner)
+
+    async def was_left_at(self, room: Room, home: int) -> None:
+        """As after the death of an owner before this one: by its row the run is at home under that term."""
+        await room.eye.execute("UPDATE runs SET home_term = $2 WHERE run_id = $1", self.run_id, home)
+
+    async def lost_from_memory(self, room: Room, home: int) -> None:
+        """As `was_left_at`; and the owner knows nothing of it."""
+        await self.was_left_at(room, home)
+        self.owner.parts.memory.forget_runs(0, 1)
+
+    async def homes(self, room: Room) -> tuple[int, int | None]:
+        """The term under which it is at home: by its row, and in memory."""
+        return (await room.run(self.run_id))["home_term"], term_in_memory(self.owner, self.run_id)
+
+
+@asynccontextmanager
+async def run_under_way(room: Room) -> AsyncIterator[UnderWay]:
     owner = await room.owner("owner")
+    owner.adopt_for_a_reason_only()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
         run_id = await room.trigger(await room.job(shard=0))
-        given = await worker.assignment()
-        before, after = await in_two_ranges(room, owner)
-        adoption = adoption_of(owner)
-        # As after the death of an owner before both: the run is at home nowhere that is open.
-        await room.eye.execute("UPDATE runs SET home_term = 0 WHERE run_id = $1", run_id)
-        for_after = asyncio.create_task(_stopped(adoption, "_rehome", stop := Stop(adoption._rehome), after))
+        yield UnderWay(owner, worker, run_id, await worker.assignment())
+
+
+def leave(held: HeldTerm) -> None:
+    """Its runs are on their way to the next term, as at the end of a hand-off to ourselves."""
+    held.acting, held.leaving = False, True
+
+
+async def test_no_run_comes_home_to_a_term_that_is_being_left(room: Room) -> None:
+    async with run_under_way(room) as run:
+        before, after = await in_two_ranges(room, run.owner)
+        await run.was_left_at(room, 0)
+        for_after = asyncio.create_task(_stopped(run.adoption, "_rehome", stop := Stop(run.adoption._rehome), after))
         assert await stop.reached()
-        before.acting, before.leaving = False, True
-        for_before = asyncio.create_task(adoption.adopt(before))
+        leave(before)
+        for_before = asyncio.create_task(run.adoption.adopt(before))
         await asyncio.sleep(0.3)
         stop.let_go()
         assert [await for_after, await for_before] == [1, 0]
-        assert (await room.run(run_id))["home_term"] == 2
-        await worker.succeed(given.ref)
-        await room.becomes(run_id, RunState.SUCCEEDED)
+        assert (await room.run(run.run_id))["home_term"] == 2
+        await run.worker.succeed(run.given.ref)
+        await room.becomes(run.run_id, RunState.SUCCEEDED)
 
 
 async def _stopped(adoption: Adoption, name: str, stop: Stop, held: HeldTerm) -> int:
@@ -120,21 +153,15 @@ async def test_a_run_that_is_named_under_a_term_that_is_left_meanwhile_comes_hom
     room: Room, home: int
 ) -> None:
     """The pass for the next term waits for what is being taken to the first, or it would not find it there."""
-    owner = await room.owner("owner")
-    no_sweep(owner)
-    async with ScriptedWorker(owner.address) as worker:
-        await worker.grant(1)
-        run_id = await room.trigger(await room.job(shard=0))
-        given = await worker.assignment()
-        before, after = await in_two_ranges(room, owner)
-        await room.eye.execute("UPDATE runs SET home_term = $2 WHERE run_id = $1", run_id, home)
-        owner.parts.memory.forget_runs(0, 1)
-        adoption = adoption_of(owner)
+    async with run_under_way(room) as run:
+        before, after = await in_two_ranges(room, run.owner)
+        await run.lost_from_memory(room, home)
+        adoption = run.adoption
         read = Stop(adoption._open_runs.named, behind=True)
         adoption._open_runs.named = read  # type: ignore[method-assign]
-        named = asyncio.create_task(adoption.adopt_named(before, [run_id]))
+        named = asyncio.create_task(adoption.adopt_named(before, [run.run_id]))
         assert await read.reached()
-        before.acting, before.leaving = False, True
+        leave(before)
         found = Stop(adoption._rehome)
         passing = asyncio.create_task(_stopped(adoption, "_rehome", found, after))
         await found.reached(0.3)
@@ -142,56 +169,42 @@ async def test_a_run_that_is_named_under_a_term_that_is_left_meanwhile_comes_hom
         await named
         found.let_go()
         assert await passing == 1
-        assert ((await room.run(run_id))["home_term"], term_in_memory(owner, run_id)) == (2, 2)
-        await worker.succeed(given.ref)
-        assert await worker.verdict(given.ref) == pb.VERDICT_ACCEPTED
+        assert await run.homes(room) == (2, 2)
+        await run.worker.succeed(run.given.ref)
+        assert await run.worker.verdict(run.given.ref) == pb.VERDICT_ACCEPTED
 
 
 async def test_what_another_takes_to_its_own_term_under_a_pass_is_asked_for_again(room: Room) -> None:
     """As the owner before the boundary may, who is still adopting what was open before its own time."""
-    owner = await room.owner("owner")
-    no_sweep(owner)
-    async with ScriptedWorker(owner.address) as worker:
-        await worker.grant(1)
-        run_id = await room.trigger(await room.job(shard=0))
-        await worker.assignment()
-        before, after = await in_two_ranges(room, owner)
-        await room.eye.execute("UPDATE runs SET home_term = 0 WHERE run_id = $1", run_id)
-        owner.parts.memory.forget_runs(0, 1)
-        before.acting, before.leaving = False, True
-        adoption = adoption_of(owner)
-        found = Stop(adoption._rehome)
-        passing = asyncio.create_task(_stopped(adoption, "_rehome", found, after))
+    async with run_under_way(room) as run:
+        before, after = await in_two_ranges(room, run.owner)
+        await run.lost_from_memory(room, 0)
+        leave(before)
+        found = Stop(run.adoption._rehome)
+        passing = asyncio.create_task(_stopped(run.adoption, "_rehome", found, after))
         assert await found.reached()
-        await room.eye.execute("UPDATE runs SET home_term = 1 WHERE run_id = $1", run_id)
+        await run.was_left_at(room, 1)
         found.let_go()
         assert await passing == 1
-        assert ((await room.run(run_id))["home_term"], term_in_memory(owner, run_id)) == (2, 2)
+        assert await run.homes(room) == (2, 2)
 
 
 async def test_a_run_that_was_named_and_ended_is_not_taken_up_from_the_late_answer_of_a_pass(room: Room) -> None:
     """The pass took it home; before it heard so, a result came, the run was named and recorded."""
-    owner = await room.owner("owner")
-    no_sweep(owner)
-    async with ScriptedWorker(owner.address) as worker:
-        await worker.grant(1)
-        run_id = await room.trigger(await room.job(shard=0))
-        given = await worker.assignment()
-        held = owner.parts.memory.holdings.get((0, 1))
+    async with run_under_way(room) as run:
+        held = run.owner.parts.memory.holdings.get((0, 1))
         assert held is not None
-        await room.eye.execute("UPDATE runs SET home_term = 0 WHERE run_id = $1", run_id)
-        owner.parts.memory.forget_runs(0, 1)
-        adoption = adoption_of(owner)
-        late = Stop(adoption._rehome, behind=True)
-        passing = asyncio.create_task(_stopped(adoption, "_rehome", late, held))
+        await run.lost_from_memory(room, 0)
+        late = Stop(run.adoption._rehome, behind=True)
+        passing = asyncio.create_task(_stopped(run.adoption, "_rehome", late, held))
         assert await late.reached()
-        del adoption._rehome
-        await worker.succeed(given.ref)
-        assert await worker.verdict(given.ref) == pb.VERDICT_ACCEPTED
+        del run.adoption._rehome
+        await run.worker.succeed(run.given.ref)
+        assert await run.worker.verdict(run.given.ref) == pb.VERDICT_ACCEPTED
         late.let_go()
         assert await passing == 1
-        assert in_memory(owner) == [], "nothing runs here, by the row nor in memory"
-        assert [row["attempt"] for row in await room.attempts(run_id)] == [1]
+        assert in_memory(run.owner) == [], "nothing runs here, by the row nor in memory"
+        assert [row["attempt"] for row in await room.attempts(run.run_id)] == [1]
 
 
 async def _runs(room: Room, owner: RunningDispatcher, worker: ScriptedWorker) -> tuple[UUID, Callable[..., Any]]:
@@ -226,7 +239,7 @@ async def test_what_ends_after_it_was_read_is_not_taken_up_from_that_read(
     room: Room, begin: Callable[..., Awaitable[tuple[UUID, Callable[..., Any]]]], *, named: bool
 ) -> None:
     owner = await room.owner("owner")
-    no_sweep(owner)
+    owner.adopt_for_a_reason_only()
     async with ScriptedWorker(owner.address) as worker:
         run_id, end = await begin(room, owner, worker)
         held, adoption = owner.parts.memory.holdings.get((0, 1)), adoption_of(owner)
