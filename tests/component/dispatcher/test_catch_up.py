@@ -16,6 +16,7 @@ from core.jobspec import JobSpec, Pins
 from core.policy import CatchUp, CatchUpMode, CatchUpOrder, Overlap
 from core.schedule import Schedule
 from core.states import JobState, RunState, SkipReason
+from tests.component.dispatcher.conftest import Departure
 from tests.support.dispatcher_room import Room, now_us
 from tests.support.polling import eventually
 from tests.support.scripted_worker import ScriptedWorker, success
@@ -66,9 +67,11 @@ async def test_b50_after_a_downtime_each_mode_runs_what_it_promises_and_records_
     begin_us = now_us() - LONG_AGO_US
     job_id = await missed(room, secondly(begin_us, 5), begin_us, **policy)
     occurrences = room.expected[job_id]
-    owner = await room.owner()
+    owner = await room.dispatcher()
     async with ScriptedWorker(owner.address, work=success, slots=10) as worker:
         await worker.grant(10)
+        await worker.heard()  # each run finds a credit, so that none overtakes another
+        await room.give(owner)
         await eventually(lambda: gone_from_due(room), what="the chain has ended")
         await eventually(lambda: _done(room, job_id, len(runs)), what="what was made has run")
         assert [start.due_at_us for start in worker.starts] == [occurrences[n] for n in runs]
@@ -95,9 +98,11 @@ async def test_b59_a_one_off_that_was_missed_runs_once_or_is_recorded_and_leaves
 async def test_within_the_grace_everything_missed_runs_in_order(room: Room) -> None:
     begin_us = now_us() - 4 * US_PER_S
     job_id = await missed(room, secondly(begin_us, 3), begin_us, mode=SKIP, grace_us=60 * US_PER_S)
-    owner = await room.owner()
+    owner = await room.dispatcher()
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
         await worker.grant(5)
+        await worker.heard()
+        await room.give(owner)
         await room.all_become(job_id, [DONE] * 3)
         assert [start.due_at_us for start in worker.starts] == room.expected[job_id]
         await room.check(worker)
@@ -136,8 +141,8 @@ async def test_a_namespace_catches_up_at_its_pace_and_neither_others_nor_what_is
     crowd = [await missed(room, Schedule(at_us=(at_us + n,)), at_us) for n in range(24)]
     stranger = await missed(room, Schedule(at_us=(at_us,)), at_us)
     await room.eye.execute("UPDATE jobs SET namespace = 'another' WHERE job_id = $1", stranger)
-    on_time = [await room.once(after_s=1.0 + n / 2) for n in range(3)]
     await room.owner(catch_up_runs_per_s=4.0)
+    on_time = [await room.once(after_s=1.0 + n / 2) for n in range(3)]
     await eventually(lambda: _made_of(room, [*crowd, stranger, *on_time]), 60, what="everything was made")
     made_us = sorted([(await room.runs(job_id))[0]["created_us"] for job_id in crowd])
     # A second's worth at once, then one each quarter of a second; a turn taken late brings no later one forward.
@@ -146,7 +151,7 @@ async def test_a_namespace_catches_up_at_its_pace_and_neither_others_nor_what_is
     assert other["created_us"] < made_us[8], "another namespace has a pace of its own"
     for job_id in on_time:
         (run,) = await room.runs(job_id)
-        assert run["created_us"] < run["due_at_us"] + 2 * US_PER_S
+        assert run["created_us"] < run["due_at_us"] + 5 * US_PER_S
         assert run["created_us"] < made_us[-1], "while the crowd was waiting"
     assert await gone_from_due(room)
 
@@ -161,7 +166,7 @@ async def test_a_crowd_that_waits_long_waits_in_the_database_and_hides_nothing_f
     await eventually(lambda: _made_of(room, [on_time]), what="what is due is seen")
     (run,) = await room.runs(on_time)
     assert run["created_us"] < run["due_at_us"] + 5 * US_PER_S
-    rows = await due_rows(room)
+    rows = await eventually(lambda: _all_put_off(room, at_us + US_PER_S), what="each was told when to ask again")
     assert len(rows) > 30
     spread_us = [later["due_at_us"] - sooner["due_at_us"] for sooner, later in pairwise(rows[3:])]
     assert min(spread_us) >= US_PER_S
@@ -180,38 +185,37 @@ JITTER_US = 1_500_000
     ids=["pause", "deletion"],
 )
 async def test_what_had_begun_and_was_not_due_when_the_job_stopped_is_recorded_as_skipped(
-    room: Room, state: JobState, reason: SkipReason
+    depart: Departure, state: JobState, reason: SkipReason
 ) -> None:
-    owner = await room.owner()
-    async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
-        await worker.grant(5)
-        at_us = now_us() + 700_000
-        job_id = await room.job(secondly(at_us, 3), pins=Pins(jitter_offset_us=JITTER_US))
-        await eventually(lambda: now_us() > at_us + 100_000)
-        cutover_us = await room.change(job_id, state=state)
-        assert at_us < cutover_us < at_us + JITTER_US
-        await eventually(lambda: gone_from_due(room), what="the chain has ended")
-        (skip,) = await room.skips(job_id)
-        last_us = at_us + (cutover_us - at_us) // US_PER_S * US_PER_S
-        assert (skip["from_us"], skip["to_us"], skip["reason"]) == (at_us, last_us, reason)
-        assert await room.runs(job_id) == []
-        await room.check(worker)
+    machine = await depart("2026-01-10T12:00Z")
+    room = machine.room
+    job_id, at_us = await room.job_from(0.7, lambda at_us: secondly(at_us, 3), pins=Pins(jitter_offset_us=JITTER_US))
+    await machine.leap_to(at_us + 100_000)
+    cutover_us = await room.change(job_id, state=state)
+    assert at_us < cutover_us < at_us + JITTER_US
+    await machine.run_until(at_us + 2 * JITTER_US)
+    assert await gone_from_due(room), "the chain has ended"
+    (skip,) = await room.skips(job_id)
+    last_us = at_us + (cutover_us - at_us) // US_PER_S * US_PER_S
+    assert (skip["from_us"], skip["to_us"], skip["reason"]) == (at_us, last_us, reason)
+    assert await room.runs(job_id) == []
+    await room.check(machine.worker)
 
 
-async def test_what_had_begun_and_was_not_due_when_the_job_was_edited_runs_as_it_was(room: Room) -> None:
-    owner = await room.owner()
-    async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
-        await worker.grant(5)
-        at_us = now_us() + 700_000
-        job_id = await room.job(Schedule(at_us=(at_us,)), pins=Pins(jitter_offset_us=JITTER_US))
-        await eventually(lambda: now_us() > at_us + 100_000)
-        later_us = at_us + 10 * US_PER_S
-        assert await room.change(job_id, schedule=Schedule(at_us=(later_us,))) < at_us + JITTER_US
-        (run,) = await room.all_become(job_id, [DONE])
-        assert (run["job_version"], run["scheduled_for_us"], run["due_at_us"]) == (1, at_us, at_us + JITTER_US)
-        assert worker.starts[0].at_us >= at_us + JITTER_US
-        room.expected[job_id] = [at_us]
-        await room.check(worker)
+async def test_what_had_begun_and_was_not_due_when_the_job_was_edited_runs_as_it_was(depart: Departure) -> None:
+    machine = await depart("2026-01-10T12:00Z")
+    room = machine.room
+    pins = Pins(jitter_offset_us=JITTER_US)
+    job_id, at_us = await room.job_from(0.7, lambda at_us: Schedule(at_us=(at_us,)), pins=pins)
+    await machine.leap_to(at_us + 100_000)
+    later_us = at_us + 10 * US_PER_S
+    assert await room.change(job_id, schedule=Schedule(at_us=(later_us,))) < at_us + JITTER_US
+    await machine.run_until(at_us + 2 * JITTER_US)
+    (run,) = await room.all_become(job_id, [DONE])
+    assert (run["job_version"], run["scheduled_for_us"], run["due_at_us"]) == (1, at_us, at_us + JITTER_US)
+    assert run["started_us"] >= at_us + JITTER_US
+    room.expected[job_id] = [at_us]
+    await room.check(machine.worker)
 
 
 # --- calendars ---
@@ -222,17 +226,17 @@ async def test_b32_a_job_whose_calendar_is_missing_is_set_aside_until_it_is_ther
     pin = CalendarPin(uuid4(), 1)
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
         await worker.grant(5)
-        at_us = now_us() + US_PER_S
-        schedule = Schedule(at_us=(at_us,))
-        job_id, other = await room.job(schedule), await room.once(after_s=1.0)
-        needs_it = JobSpec(
-            "work",
-            schedule=Schedule(at_us=(at_us,), exclude_calendars=("holidays",)),
-            pins=Pins(calendars={"holidays": pin}),
-        )
-        await room.eye.execute(
-            "UPDATE job_versions SET spec = $2 WHERE job_id = $1", job_id, json.dumps(needs_it.to_json())
-        )
+        with owner.firing_nothing():
+            job_id, other = await room.once(after_s=1.0), await room.once(after_s=1.0)
+            (at_us,) = room.expected[job_id]
+            needs_it = JobSpec(
+                "work",
+                schedule=Schedule(at_us=(at_us,), exclude_calendars=("holidays",)),
+                pins=Pins(calendars={"holidays": pin}),
+            )
+            await room.eye.execute(
+                "UPDATE job_versions SET spec = $2 WHERE job_id = $1", job_id, json.dumps(needs_it.to_json())
+            )
         await room.all_become(other, [DONE])
         error = await eventually(lambda: _error(room, job_id))
         assert "holidays" in error
@@ -282,6 +286,13 @@ async def _count(room: Room, job_id: UUID, count: int) -> bool:
 async def _made_of(room: Room, jobs: list[UUID]) -> bool:
     made = {run["job_id"] for run in await room.runs()}
     return made >= set(jobs)
+
+
+async def _all_put_off(room: Room, missed_by_us: int) -> list[dict[str, Any]]:
+    """The due rows, once none of them stands where its job was missed."""
+    rows = await due_rows(room)
+    assert all(row["due_at_us"] > missed_by_us for row in rows)
+    return rows
 
 
 async def _back_is_over(room: Room) -> bool:

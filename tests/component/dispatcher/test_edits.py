@@ -11,6 +11,7 @@ from core.clock import US_PER_S
 from core.intervals import Every
 from core.schedule import Schedule
 from core.states import JobState, RunState
+from tests.component.dispatcher.conftest import Departure
 from tests.support.dispatcher_room import Room, now_us
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
@@ -25,38 +26,41 @@ async def in_memory(owner: RunningDispatcher, rows: int = 1) -> None:
 
 
 @pytest.mark.parametrize("change", ["edit", "pause", "delete"])
-async def test_a_change_before_an_occurrence_is_due_wins_over_what_was_discovered(room: Room, change: str) -> None:
-    owner = await room.owner()
-    async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
-        await worker.grant(5)
-        at_us = now_us() + 3 * US_PER_S  # time for the change to commit on a busy machine
-        job_id = await room.job(Schedule(at_us=(at_us,)))
-        await in_memory(owner)
-        match change:
-            case "edit":
-                later_us = at_us + 700_000
-                await room.change(job_id, schedule=Schedule(at_us=(later_us,)), handler="work")
-                room.expected[job_id] = [later_us]
-            case "pause":
-                await room.change(job_id, state=JobState.PAUSED)
-                room.expected[job_id] = []
-            case "delete":
-                await room.change(job_id, state=JobState.DELETED)
-                room.expected[job_id] = []
-        await eventually(lambda: _no_due_rows(room), 30)
-        if change == "edit":
-            (run,) = await room.all_become(job_id, [DONE])
-            assert run["job_version"] == 2
-        await room.check(worker)
+async def test_a_change_before_an_occurrence_is_due_wins_over_what_was_discovered(
+    depart: Departure, change: str
+) -> None:
+    machine = await depart("2026-01-10T12:00Z")
+    room, owner = machine.room, machine.owned_by
+    assert owner is not None
+    job_id, at_us = await room.job_from(3.0, lambda at_us: Schedule(at_us=(at_us,)))
+    await machine.leap_to(at_us - US_PER_S // 2)
+    await machine.until(lambda: len(owner.parts.memory.agenda) >= 1, "the due row is in memory")
+    match change:
+        case "edit":
+            later_us = at_us + 700_000
+            assert await room.change(job_id, schedule=Schedule(at_us=(later_us,))) < at_us
+            room.expected[job_id] = [later_us]
+        case "pause":
+            assert await room.change(job_id, state=JobState.PAUSED) < at_us
+            room.expected[job_id] = []
+        case "delete":
+            assert await room.change(job_id, state=JobState.DELETED) < at_us
+            room.expected[job_id] = []
+    await machine.run_until(at_us + US_PER_S)
+    assert await _no_due_rows(room)
+    if change == "edit":
+        (run,) = await room.all_become(job_id, [DONE])
+        assert run["job_version"] == 2
+    await room.check(machine.worker)
 
 
 async def test_a_recurring_job_changes_its_version_without_losing_or_doubling_an_occurrence(room: Room) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=50) as worker:
         await worker.grant(50)
-        first_us = now_us() + US_PER_S // 2
-        every = Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=first_us)
-        job_id = await room.job(every)
+        job_id, first_us = await room.job_from(
+            0.5, lambda at_us: Schedule(every=(Every(elapsed_us=US_PER_S),), anchor_us=at_us)
+        )
         await eventually(lambda: len(worker.starts) >= 2)
         cutover_us = await room.change(job_id, handler="work", description="another")
         await eventually(lambda: len(worker.starts) >= 4)
@@ -88,20 +92,14 @@ async def test_an_occurrence_that_was_due_before_the_edit_runs_as_the_version_it
 ) -> None:
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
-        owner.parts.loops.due.step = _wait_for_ever  # type: ignore[method-assign]
-        job_id = await room.once(after_s=0.3)
-        await in_memory(owner)
-        await asyncio.sleep(0.5)
-        await room.change(job_id, description="too late to matter")
-        del owner.parts.loops.due.step
-        owner.parts.memory.wakes.fire.set()
+        with owner.firing_nothing():
+            job_id = await room.once(after_s=0.3)
+            await in_memory(owner)
+            await asyncio.sleep(0.5)
+            await room.change(job_id, description="too late to matter")
         await worker.grant(5)
         (run,) = await room.all_become(job_id, [DONE])
         assert run["job_version"] == 1
-
-
-async def _wait_for_ever() -> bool:
-    return False
 
 
 async def test_b108_one_unreadable_job_is_set_aside_and_the_others_go_on(
@@ -111,11 +109,11 @@ async def test_b108_one_unreadable_job_is_set_aside_and_the_others_go_on(
     spoilt = ['"x"', '{"handler": 5}', "UNKNOWN OVERLAP", "Nowhere/Bad"]
     async with ScriptedWorker(owner.address, work=success, slots=50) as worker:
         await worker.grant(50)
-        jobs = [await room.once(after_s=4.0) for _ in range(20)]
-        broken = jobs[: len(spoilt)]
-        for job_id, text in zip(broken, spoilt, strict=True):
-            await _spoil(room, job_id, text)
-            del room.expected[job_id]
+        with owner.firing_nothing():
+            jobs = [await room.once(after_s=1.0) for _ in range(20)]
+            for job_id, text in zip(jobs[: len(spoilt)], spoilt, strict=True):
+                await _spoil(room, job_id, text)
+                del room.expected[job_id]
         with caplog.at_level(logging.ERROR, "dispatcher"):
             for job_id in jobs[len(spoilt) :]:
                 await room.all_become(job_id, [DONE])
@@ -139,8 +137,9 @@ async def test_b108_a_trigger_of_an_unreadable_job_waits_and_does_not_fill_the_l
         await worker.grant(5)
         job_id, other = await room.job(), await room.job()
         with caplog.at_level(logging.ERROR, "dispatcher"):
-            run_id = await room.trigger(job_id, delay_s=0.3)
-            await _spoil(room, job_id, '"x"')
+            with owner.firing_nothing():
+                run_id = await room.trigger(job_id, delay_s=0.3)
+                await _spoil(room, job_id, '"x"')
             await eventually(lambda: _errors(room, 1))
             await asyncio.sleep(1.0)
             await room.becomes(await room.trigger(other), DONE)
@@ -155,12 +154,14 @@ async def test_a_due_row_without_its_job_is_left_alone_and_stops_nothing(
     owner = await room.owner()
     async with ScriptedWorker(owner.address, work=success, slots=5) as worker:
         await worker.grant(5)
-        orphan, other = await room.once(after_s=0.5), await room.once(after_s=1.0)
-        await room.eye.execute("DELETE FROM job_versions WHERE job_id = $1", orphan)
-        await room.eye.execute("DELETE FROM jobs WHERE job_id = $1", orphan)
+        with owner.firing_nothing():
+            orphan, other = await room.once(after_s=0.5), await room.once(after_s=1.0)
+            await room.eye.execute("DELETE FROM job_versions WHERE job_id = $1", orphan)
+            await room.eye.execute("DELETE FROM jobs WHERE job_id = $1", orphan)
         del room.expected[orphan]
         with caplog.at_level(logging.ERROR, "dispatcher"):
             await room.all_become(other, [DONE])
+            await eventually(lambda: _logged(caplog))
             restarts = owner.database.restarts
             await asyncio.sleep(0.5)
         assert len(_logged(caplog)) == 1

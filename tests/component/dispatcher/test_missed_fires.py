@@ -169,7 +169,7 @@ async def test_a_version_that_does_not_exist(depart: Departure) -> None:
     eye = machine.room.eye
     row = dict(await eye.fetchrow("DELETE FROM job_versions WHERE job_id = $1 RETURNING *", job))
     await machine.clock.leap(31)
-    await eventually(lambda: _has_error(machine, job), what="the owner has met the row")
+    await machine.until(lambda: _has_error(machine, job), "the owner has met the row")
     await machine.clock.leap(60)
     assert await watch.finds() == {MissedFire.UNREADABLE: 1}
     assert f"there is no version 1 of job {job}" in watch.lines
