@@ -10,16 +10,17 @@ from core.clock import US_PER_S
 from core.coord.layout import Assignment, Plan
 from core.policy import Retry
 from core.states import AttemptOutcome, RunState, TermState
-from tests.support.dispatcher_room import SHARDS, Room
+from tests.support.dispatcher_room import SHARDS, UNHURRIED, Room
 from tests.support.moves import EVERY, belongs_to, history, opened, ordered, split, until_bucket
 from tests.support.polling import eventually
+from tests.support.running_dispatcher import Halt
 from tests.support.scripted_worker import ScriptedWorker, failure, success
 
 DONE = RunState.SUCCEEDED
 
 
 async def test_a_move_under_load_loses_and_doubles_nothing_and_leaves_no_gap(room: Room) -> None:
-    first, second = await room.owner("first"), await room.dispatcher("second")
+    first, second = await room.owner("first"), await room.dispatcher("second", **UNHURRIED)
     async with (
         ScriptedWorker(first.address, "worker-1", work=success, slots=200) as at_first,
         ScriptedWorker(second.address, "worker-1", work=success, slots=200) as at_second,
@@ -44,7 +45,8 @@ async def test_a_move_under_load_loses_and_doubles_nothing_and_leaves_no_gap(roo
 
 
 async def test_runs_in_progress_go_on_through_a_move_and_their_worker_is_told_where(room: Room) -> None:
-    first, second = await room.owner("first"), await room.dispatcher("second")
+    halt = Halt("target.before_rehome")
+    first, second = await room.owner("first"), await room.dispatcher("second", halt=halt)
     async with (
         ScriptedWorker(first.address, "worker-1", slots=4) as at_first,
         ScriptedWorker(second.address, "worker-1", slots=4) as at_second,
@@ -58,6 +60,7 @@ async def test_runs_in_progress_go_on_through_a_move_and_their_worker_is_told_wh
         early = given[0]
         await at_first.succeed(early.ref, b"before it moved")
         assert await at_first.verdict(early.ref) == pb.VERDICT_ACCEPTED
+        halt.release()
         await belongs_to(room, second)
         for one in given[1:]:
             told = await at_first.acknowledgement(one.ref)
@@ -113,7 +116,7 @@ async def test_triggers_that_land_at_any_moment_of_a_move_run_promptly(room: Roo
 
 async def test_chains_that_cross_the_boundary_are_told_to_the_new_owner_at_once(room: Room) -> None:
     """Every occurrence is landed by the one before it: the first one beyond the boundary by the other owner."""
-    first, second = await room.owner("first", tick_s=0.25), await room.dispatcher("second", tick_s=0.25)
+    first, second = await room.owner("first", tick_s=0.25), await room.dispatcher("second", tick_s=0.25, **UNHURRIED)
     async with (
         ScriptedWorker(first.address, "worker-1", work=success, slots=90) as at_first,
         ScriptedWorker(second.address, "worker-2", work=success, slots=90) as at_second,
@@ -132,7 +135,8 @@ async def test_chains_that_cross_the_boundary_are_told_to_the_new_owner_at_once(
 
 
 async def test_a_move_back_at_once_is_a_move_like_any_other(room: Room) -> None:
-    first, second = await room.owner("first"), await room.dispatcher("second")
+    first = await room.owner("first", handoff_drain_s=30.0)
+    second = await room.dispatcher("second", handoff_drain_s=30.0)
     jobs = [await room.every_second(7, first_after_s=0.5 + n / 20) for n in range(8)]
     async with (
         ScriptedWorker(first.address, "worker-1", work=success, slots=50) as at_first,
@@ -156,8 +160,8 @@ async def test_a_move_back_at_once_is_a_move_like_any_other(room: Room) -> None:
 
 
 async def test_of_two_targets_of_a_shard_one_wins(room: Room) -> None:
-    first, second = await room.owner("first"), await room.dispatcher("second")
-    third = await room.dispatcher("third")
+    first, second = await room.owner("first"), await room.dispatcher("second", handoff_drain_s=30.0)
+    third = await room.dispatcher("third", handoff_drain_s=30.0)
     await room.order_replacing(dict.fromkeys(EVERY, (third, 1, first.name)))
     await room.order_replacing(dict.fromkeys(EVERY, (second, 1, first.name)))
     await split(room)

@@ -119,7 +119,9 @@ async def test_a_target_that_stood_still_finds_its_split_undone_and_owns_nothing
 
 
 async def test_when_both_die_one_after_the_other_a_third_gets_both_ranges(room: Room) -> None:
-    first, second = await room.owner("first"), await room.dispatcher("second", handoff_lead_s=1.0)
+    halt = Halt("target.before_rehome")  # nothing of the first range ends before both have died
+    first = await room.owner("first")
+    second = await room.dispatcher("second", halt=halt, handoff_lead_s=1.0)
     third = await room.dispatcher("third")
     async with Load(room, first, second, third) as load:
         await ordered(room, second)
@@ -165,7 +167,7 @@ async def test_when_both_die_after_the_last_bucket_is_finished_open_runs_come_ho
 async def test_a_term_that_somebody_else_closed_leaves_no_run_behind(room: Room) -> None:
     """A needless order to seize a drained term closes it before its runs came home: they come all the same."""
     halt = Halt("target.before_rehome")
-    first, second = await room.owner("first"), await room.dispatcher("second", halt=halt)
+    first, second = await room.owner("first"), await room.dispatcher("second", halt=halt, handoff_drain_s=30.0)
     async with ScriptedWorker(first.address, "worker-1") as at_first, ScriptedWorker(second.address) as at_second:
         await at_first.grant(1)
         run_id = await room.trigger(await room.job(shard=0))

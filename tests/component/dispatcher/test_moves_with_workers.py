@@ -57,7 +57,8 @@ async def worker_of(*dispatchers: RunningDispatcher) -> AsyncIterator[Seen]:
 
 
 async def move_often(room: Room, times: int) -> None:
-    first, second = await room.owner("first"), await room.dispatcher("second")
+    first = await room.owner("first", handoff_drain_s=30.0)
+    second = await room.dispatcher("second", handoff_drain_s=30.0)
     job_id = await room.job(handler="long")
     async with worker_of(first, second) as seen:
         for _ in range(times):

@@ -43,7 +43,7 @@ class TestCancelOther:
         owner = await room.owner()
         async with ScriptedWorker(owner.address, slots=3) as worker, worker.beating():
             await worker.grant(3)
-            job_id, _ = await ticking(room, 3, 2, overlap=Overlap.CANCEL_OTHER)
+            job_id, _ = await ticking(room, 3, 3, overlap=Overlap.CANCEL_OTHER)
             for count in (1, 2):
                 given = (await worker.assigned(count))[-1]
                 assert await worker.canceled(given.ref) == "cancel requested"
