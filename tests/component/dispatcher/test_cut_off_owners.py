@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from tidewheel.v1 import worker_service_pb2 as pb
 
 from core.states import RunState
-from tests.support.dispatcher_room import SHARDS, Room
+from tests.support.dispatcher_room import LASTING, SHARDS, Room
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.scripted_worker import ScriptedWorker
@@ -26,8 +26,8 @@ async def cut_off_in_the_middle_of_a_run(
     """
     async with TcpProxy("127.0.0.1", postgres.port) as proxy:
         through = room.url.replace(f":{postgres.port}/", f":{proxy.port}/")
-        cut_off = await room.owner("cut-off", url=through)
-        heir = await room.dispatcher("heir")
+        cut_off = await room.owner("cut-off", url=through, **LASTING)
+        heir = await room.dispatcher("heir", **LASTING)
         async with ScriptedWorker(cut_off.address) as here, ScriptedWorker(heir.address) as there:
             await here.grant(1)
             run_id = await room.trigger(await room.job())

@@ -15,7 +15,7 @@ from core.store.completion import Ended, Ending
 from dispatcher.attempts import LiveAttempt
 from dispatcher.endings import GivenBack, Lost
 from dispatcher.judgement import Submission
-from tests.support.dispatcher_room import Room, now_us
+from tests.support.dispatcher_room import STEADY, Room, now_us
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.scripted_worker import ScriptedWorker, success
@@ -48,7 +48,7 @@ async def test_a_hello_that_names_nothing_does_not_take_back_what_was_adopted(ro
 
 async def test_a_hello_older_than_one_that_was_read_is_not_listened_to(room: Room) -> None:
     """It was composed before the worker got what it runs now; its stream had been given up long ago."""
-    owner = await room.owner()
+    owner = await room.owner(**STEADY)
     async with ScriptedWorker(owner.address, sequence=7) as worker:
         await worker.grant(1)
         run_id = await room.trigger(await room.job())

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from tidewheel.v1 import worker_service_pb2 as pb
 
+from core.clock import US_PER_S
 from core.errors import OutcomeUnknown, Unavailable
 from core.states import AttemptOutcome, RunState
 from core.store.leases import Renewal, Renewed
-from tests.support.dispatcher_room import Room, now_us
+from tests.component.dispatcher.conftest import Departure
+from tests.support.dispatcher_room import STEADY, Room
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.scripted_worker import ScriptedWorker, success
@@ -20,25 +22,39 @@ from tests.support.scripted_worker import ScriptedWorker, success
 SHORT: dict[str, Any] = {"attempt_lease_s": 1.5, "heartbeat_interval_s": 0.5}
 
 
-async def test_b89_a_run_many_times_as_long_as_its_lease_is_executed_once(room: Room) -> None:
-    owner = await room.owner(**SHORT)
-    async with ScriptedWorker(owner.address) as worker, ScriptedWorker(owner.address, "idle", work=success) as idle:
-        await worker.grant(1)
-        run_id = await room.trigger(await room.job())
-        given = await worker.assignment()
-        first_end_us = (await room.run(run_id))["lease_until_us"]
-        await idle.grant(1)
-        async with worker.beating():
-            await eventually(lambda: now_us() > first_end_us + 3_000_000)
-        assert (await room.run(run_id))["lease_until_us"] > now_us(), "SQL holds the lease too"
-        await worker.succeed(given.ref)
-        run = await room.becomes(run_id, RunState.SUCCEEDED)
-        assert (run["attempt"], idle.starts) == (1, [])
-        await room.check(worker)
+async def test_b89_a_run_many_times_as_long_as_its_lease_is_executed_once(depart: Departure) -> None:
+    machine = await depart("2026-01-10T12:00Z", attempt_lease_s=15.0, heartbeat_interval_s=5.0)
+    room, worker = machine.room, machine.worker
+    assert worker is not None
+    run_id = await room.trigger(await room.job(handler="long"))
+    await machine.until(lambda: worker.holding, "the run is under way")
+    (given,) = worker.assignments
+    first_end_us = (await room.run(run_id))["lease_until_us"]
+    for _ in range(12):
+        await machine.clock.leap(5.0)
+        await machine.until(lambda: _is_acknowledged(worker, given.ref), "its heartbeat is acknowledged")
+        await machine.until(lambda: _is_leased(room, run_id, machine.now_us), "SQL holds the lease too")
+    assert machine.now_us > first_end_us + 30 * US_PER_S
+    await worker.succeed(given.ref)
+    run = await room.becomes(run_id, RunState.SUCCEEDED)
+    assert (run["attempt"], len(worker.starts)) == (1, 1)
+    await machine.check()
+
+
+async def _is_acknowledged(worker: ScriptedWorker, ref: pb.AttemptRef) -> bool:
+    """Send one heartbeat and say whether it extended the lease."""
+    refused = len(worker.heartbeat_exceptions)
+    number = await worker.heartbeat(ref)
+    await eventually(lambda: worker.heartbeat_replies and worker.heartbeat_replies[-1].sequence == number)
+    return len(worker.heartbeat_exceptions) == refused
+
+
+async def _is_leased(room: Room, run_id: Any, until_us: int) -> bool:
+    return bool((await room.run(run_id))["lease_until_us"] > until_us)
 
 
 async def test_every_frame_of_heartbeats_is_answered_with_its_number(room: Room) -> None:
-    owner = await room.owner()
+    owner = await room.owner(**STEADY)
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
         await room.trigger(await room.job())
@@ -63,7 +79,7 @@ async def test_renewals_reach_sql_only_when_half_of_its_lease_is_used_up(room: R
 
 
 async def test_progress_is_kept_and_handed_to_the_next_attempt(room: Room) -> None:
-    owner = await room.owner()
+    owner = await room.owner(**STEADY)
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(2)
         run_id = await room.trigger(await room.job())
@@ -107,7 +123,8 @@ async def test_a_worker_that_went_silent_gets_nothing_until_it_speaks(room: Room
         job_id = await room.job()
         run_id = await room.trigger(job_id)
         await worker.assignment()
-        await eventually(lambda: _outcomes(room, run_id), 10)
+        owner.lease_for(60.0)
+        await eventually(lambda: _outcomes(room, run_id), 30)
         await eventually(lambda: owner.parts.memory.routes.holds(run_id))
         await asyncio.sleep(0.5)
         assert len(worker.starts) == 1
@@ -120,25 +137,26 @@ async def test_a_worker_that_went_silent_gets_nothing_until_it_speaks(room: Room
 
 async def test_a_lease_whose_renewal_was_written_without_an_answer_still_ends(room: Room) -> None:
     """What memory believes of SQL's lease is then too early, and the reaper's compare-and-set is refused at first."""
-    owner = await room.owner(**SHORT)
+    owner = await room.owner(**SHORT, **STEADY)
     _lose_answers_of_renewals(owner)
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
         run_id = await room.trigger(await room.job())
         given = await worker.assignment()
         first_end_us = (await room.run(run_id))["lease_until_us"]
-        await asyncio.sleep(0.9)
-        await worker.heartbeat(given.ref)
+        # What it reports is written at once, and the lease with it.
+        await worker.heartbeat(given.ref, progress=b"half")
         await eventually(lambda: _renewed(room, run_id, first_end_us))
+        owner.lease_for(60.0)
     async with ScriptedWorker(owner.address, "worker-2", work=success) as heir:
         await heir.grant(1)
-        await room.becomes(run_id, RunState.SUCCEEDED, 10)
+        await room.becomes(run_id, RunState.SUCCEEDED, 30)
         assert await _outcomes(room, run_id) == [AttemptOutcome.LOST, AttemptOutcome.SUCCEEDED]
         await room.check(worker, heir)
 
 
 async def test_progress_that_was_not_written_is_written_later(room: Room) -> None:
-    owner = await room.owner()
+    owner = await room.owner(**STEADY)
     failures = _fail_renewals(owner, 1)
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
@@ -158,8 +176,6 @@ async def test_heartbeats_are_not_acknowledged_while_the_term_has_not_been_prove
         await worker.grant(1)
         await room.trigger(await room.job())
         given = await worker.assignment()
-        for held in owner.parts.memory.holdings:
-            held.proven_s = owner.clock.monotonic_s() - 60
         owner.parts.memory.holdings.note = lambda views, seen_s: []  # type: ignore[method-assign]
         await owner.sees_terms_no_more()
         for held in owner.parts.memory.holdings:

@@ -15,7 +15,7 @@ import pytest_asyncio
 from core.policy import Overlap, Retry
 from core.states import RunState, TermState
 from tests.support.databases import Databases
-from tests.support.dispatcher_room import Room, open_room
+from tests.support.dispatcher_room import LASTING, Room, open_room
 from tests.support.ledger_check import LedgerCheck, Rows, read_tables
 from tests.support.polling import eventually
 from tests.support.scripted_worker import ScriptedWorker, Start, failure, success
@@ -50,7 +50,7 @@ async def told(databases: Databases, etcd: EtcdServer) -> AsyncIterator[Told]:
 async def _tell(room: Room) -> Told:
     first = await room.owner()
     await first.kill()
-    owner = await room.owner()
+    owner = await room.owner(**LASTING)
     late = Retry(max_attempts=2, first_delay_us=600_000_000, max_delay_us=600_000_000)
     async with ScriptedWorker(owner.address, handlers=["work", "long", "flaky", "late"], slots=20) as worker:
         worker._work = lambda given: None if given.handler == "long" else _answers(given)

@@ -15,7 +15,7 @@ from core.errors import OutcomeUnknown
 from core.policy import Retry
 from core.states import AttemptOutcome, RunState
 from core.store.completion import Ended, Ending
-from tests.support.dispatcher_room import Room, now_us
+from tests.support.dispatcher_room import STEADY, Room, now_us
 from tests.support.moves import EVERY, belongs_to, opened, ordered, split
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
@@ -36,7 +36,7 @@ def without_handoffs(target: RunningDispatcher) -> None:
 
 async def in_two_hands(room: Room) -> tuple[RunningDispatcher, RunningDispatcher]:
     """The owner of the earlier ranges and the one of the later ranges, which stays so."""
-    old, new = await room.owner("old"), await room.dispatcher("new")
+    old, new = await room.owner("old", **STEADY), await room.dispatcher("new", **STEADY)
     without_handoffs(new)
     return old, new
 
@@ -133,13 +133,14 @@ async def test_rule_14_heartbeats_under_a_term_with_an_end_need_a_look_at_the_ru
         old.parts.loops.redirects.step = _never  # type: ignore[method-assign]
         await move_on(room, new)
         await eventually(lambda: all(held.to_bucket < 2**40 for held in old.parts.memory.holdings))
-        await asyncio.sleep(2 * old.settings.dispatcher.adoption_margin_s)
+        looked = old.parts.memory.attempts.get(UUID(given.ref.run_id))
+        assert looked is not None
+        looked.home_proven_s = old.clock.monotonic_s() - 2 * old.settings.dispatcher.adoption_margin_s
         await at_old.heartbeat(given.ref)
         await eventually(lambda: [one.verdict for one in at_old.heartbeat_exceptions] == [RETRY])
         del old.parts.loops.redirects.step
-        looked = old.parts.memory.attempts.get(UUID(given.ref.run_id))
-        assert looked is not None
-        await eventually(lambda: looked.home_proven_s > old.clock.monotonic_s() - 0.4)
+        began_s = old.clock.monotonic_s()
+        await eventually(lambda: looked.home_proven_s > began_s, what="it has looked at the run")
         replies = len(at_old.heartbeat_replies)
         await at_old.heartbeat(given.ref)
         await eventually(lambda: len(at_old.heartbeat_replies) > replies)

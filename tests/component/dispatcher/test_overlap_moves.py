@@ -11,7 +11,7 @@ import pytest
 from core.errors import Conflict
 from core.policy import Overlap
 from core.states import RunState, SkipReason
-from tests.support.dispatcher_room import Room
+from tests.support.dispatcher_room import LASTING, Room
 from tests.support.moves import EVERY, belongs_to, ordered, split, until_bucket
 from tests.support.overlap_room import never_together, skipped, ticking, triggered, watch_overlaps
 from tests.support.polling import eventually
@@ -25,7 +25,7 @@ BUFFERING = [Overlap.BUFFER_ONE, Overlap.BUFFER_ALL]
 async def two_hands(room: Room) -> tuple[RunningDispatcher, RunningDispatcher]:
     """The owner of all shards, and the one who will hold what lies behind a boundary, and leave it at that."""
     await watch_overlaps(room)
-    old, new = await room.owner("old"), await room.dispatcher("new")
+    old, new = await room.owner("old", **LASTING), await room.dispatcher("new", **LASTING)
 
     async def step() -> None:
         return None

@@ -14,7 +14,7 @@ import pytest
 
 from core.policy import Overlap, Retry
 from core.states import AttemptOutcome, RunState
-from tests.support.dispatcher_room import Room, now_us
+from tests.support.dispatcher_room import STEADY, Room, now_us
 from tests.support.moves import EVERY, belongs_to, opened, ordered, split
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
@@ -27,24 +27,13 @@ def in_memory(owner: RunningDispatcher) -> list[UUID]:
     return [run.run_id for run in owner.parts.memory.open_runs()]
 
 
-def no_sweep(owner: RunningDispatcher) -> None:
-    """It reads all its open runs anew for a reason only, not every 30 s."""
-    owner.parts.loops.ownership._swept_s = float("inf")
-
-
-def sweep(owner: RunningDispatcher) -> None:
-    """It reads all its open runs anew now, as it does every 30 s."""
-    owner.parts.loops.ownership._swept_s = float("-inf")
-    owner.parts.memory.wakes.own.set()
-
-
 async def waits(owner: RunningDispatcher, run_id: UUID) -> None:
     await eventually(lambda: owner.parts.memory.routes.holds(run_id), what="it waits for a credit")
 
 
 async def test_a_waiting_run_that_was_canceled_is_dropped_by_the_lease_that_it_is_refused(room: Room) -> None:
     owner = await room.owner()
-    no_sweep(owner)
+    owner.adopt_for_a_reason_only()
     run_id = await room.trigger(await room.job())
     await waits(owner, run_id)
     await room.cancel(run_id)
@@ -61,7 +50,7 @@ async def test_a_waiting_run_that_was_canceled_is_dropped_by_the_lease_that_it_i
 async def test_a_lease_that_is_refused_though_the_run_is_open_shows_the_run_as_it_stands(room: Room) -> None:
     """A belief that was wrong costs one refused lease: the run is not lost from memory until the next sweep."""
     owner = await room.owner()
-    no_sweep(owner)
+    owner.adopt_for_a_reason_only()
     run_id = await room.trigger(await room.job())
     await waits(owner, run_id)
     (believed,) = owner.parts.memory.routes.waiting_runs()
@@ -75,23 +64,19 @@ async def test_a_lease_that_is_refused_though_the_run_is_open_shows_the_run_as_i
 
 async def test_a_refused_run_counts_as_open_until_ownership_has_read_its_row(room: Room) -> None:
     owner = await room.owner()
-    no_sweep(owner)
+    owner.adopt_for_a_reason_only()
     run_id = await room.trigger(await room.job())
     await waits(owner, run_id)
     (believed,) = owner.parts.memory.routes.waiting_runs()
     await room.eye.execute("UPDATE runs SET attempt = 1 WHERE run_id = $1", run_id)
-    owner.parts.loops.ownership.step = _away  # type: ignore[method-assign]
+    await owner.sees_terms_no_more()
     async with ScriptedWorker(owner.address, work=success) as worker:
         await worker.grant(1)
         await eventually(lambda: owner.parts.memory.unsettled == {run_id: believed})
         assert in_memory(owner) == [run_id], "still an open run as far as the marks are concerned"
-        del owner.parts.loops.ownership.step
+        owner.let_see_terms()
         assert (await room.becomes(run_id, DONE))["attempt"] == 2
         await eventually(lambda: in_memory(owner) == [])
-
-
-async def _away() -> None:
-    return None
 
 
 async def test_a_canceled_run_that_no_worker_serves_does_not_hold_its_jobs_gate_closed(room: Room) -> None:
@@ -106,7 +91,7 @@ async def test_a_canceled_run_that_no_worker_serves_does_not_hold_its_jobs_gate_
     await room.cancel(first)
     async with ScriptedWorker(owner.address, work=success) as worker:
         await worker.grant(1)
-        sweep(owner)
+        owner.adopt_all_again()
         await room.becomes(second, DONE)
         await eventually(lambda: in_memory(owner) == [])
         assert await room.state(first) is CANCELED
@@ -126,7 +111,7 @@ async def test_what_was_canceled_without_a_hint_is_forgotten_by_the_next_sweep_w
     await waits(owner, waiting)
     for run_id in (resting, waiting):
         await room.cancel(run_id)
-    sweep(owner)
+    owner.adopt_all_again()
     await eventually(lambda: in_memory(owner) == [])
 
 
@@ -144,14 +129,14 @@ async def test_a_run_that_cannot_be_read_is_forgotten_once_it_was_canceled(room:
         await room.cancel(run_id)
     await second.hint(canceled=(str(heard),))
     assert unreadable.keys() == {unheard}
-    sweep(second)
+    second.adopt_all_again()
     await eventually(lambda: in_memory(second) == [])
 
 
 async def test_an_attempt_under_a_term_that_was_dropped_follows_its_row_at_the_next_heartbeat(room: Room) -> None:
     """The answer that it was leased came after its shard had gone on to another term of the same owner."""
-    owner = await room.owner()
-    no_sweep(owner)
+    owner = await room.owner(**STEADY)
+    owner.adopt_for_a_reason_only()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
         run_id = await room.trigger(await room.job(shard=0))
@@ -172,7 +157,7 @@ async def test_an_attempt_under_a_term_that_was_dropped_follows_its_row_at_the_n
 async def test_an_attempt_that_no_row_knows_of_is_forgotten_once_its_lease_is_over(room: Room) -> None:
     """As after a database that went back in time: its loss is refused, and not said for ever."""
     owner = await room.owner()
-    no_sweep(owner)
+    owner.adopt_for_a_reason_only()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
         run_id = await room.trigger(await room.job())
@@ -190,7 +175,7 @@ async def test_an_attempt_that_no_row_knows_of_is_forgotten_once_its_lease_is_ov
 async def test_the_reaper_has_open_runs_read_again_where_it_drops_an_attempt_of_a_lost_term(room: Room) -> None:
     """Until then the open-from mark does not pass the run, though it is older than those that are made to stand."""
     owner = await room.owner(attempt_lease_s=2.0, heartbeat_interval_s=0.5)
-    no_sweep(owner)
+    owner.adopt_for_a_reason_only()
     async with ScriptedWorker(owner.address) as worker:
         await worker.grant(1)
         run_id = await room.trigger(await room.job(shard=0))
@@ -219,14 +204,16 @@ async def test_a_result_in_flight_at_the_old_owner_is_known_to_the_new_one_at_it
         await ordered(room, new)
         await split(room)
         await eventually(lambda: new.shards == EVERY, what="the new owner serves its ranges")
-        no_sweep(new)
+        new.adopt_for_a_reason_only()
+        terms = {s: (await opened(room, s))[0] for s in EVERY}
+        await _floors_rest(old)  # a raise of one under the statement could have it begin anew, too late
         async with room.eye.transaction():
             await room.eye.execute("SELECT 1 FROM runs WHERE run_id = $1 FOR UPDATE", run_id)
             await (at_old.succeed if succeeds else at_old.fail)(given.ref)
             await eventually(lambda: _waiting_statements(room), what="the result is being written")
-            terms = {s: (await opened(room, s))[0] for s in EVERY}
             await room.order_replacing({s: (new, t.term, t.owner) for s, t in terms.items()}, seize=True)
             await asyncio.sleep(0.3)
+        del old.parts.loops.progress.finish_buckets
         await belongs_to(room, new, 30)
         assert (await opened(room, shard))[0].owner == "new"
         if not succeeds:
@@ -237,6 +224,18 @@ async def test_a_result_in_flight_at_the_old_owner_is_known_to_the_new_one_at_it
         first = (await room.attempts(run_id))[0]
         assert (first["term"], first["outcome"]) == (1, AttemptOutcome.SUCCEEDED if succeeds else AttemptOutcome.FAILED)
         await room.check(at_old, at_new)
+
+
+async def _floors_rest(owner: RunningDispatcher) -> None:
+    """Until `finish_buckets` is deleted again it raises no floors; waits until a raise that was under way has ended."""
+    resting = asyncio.Event()
+
+    async def rest() -> None:
+        resting.set()
+
+    owner.parts.loops.progress.finish_buckets = rest  # type: ignore[method-assign]
+    async with asyncio.timeout(15):
+        await resting.wait()
 
 
 async def _waiting_statements(room: Room) -> bool:
@@ -259,9 +258,9 @@ async def test_a_run_that_the_new_owner_knew_as_resting_is_forgotten_if_the_old_
         await eventually(lambda: new.shards == EVERY, what="the new owner serves its ranges")
         await at_old.fail(given.ref)
         await eventually(lambda: run_id in old.parts.memory.resting)
-        sweep(new)
+        new.adopt_all_again()
         await eventually(lambda: run_id in new.parts.memory.resting, what="the new owner knows it as resting")
-        no_sweep(new)
+        new.adopt_for_a_reason_only()
         await at_old.grant(2)
         await at_old.succeed((await at_old.assignment(2)).ref)
         await room.becomes(run_id, DONE)

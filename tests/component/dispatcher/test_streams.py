@@ -17,7 +17,7 @@ from core.states import RunState
 from dispatcher import session as session_module
 from tests.support.databases import Databases
 from tests.support.dispatcher_parts import hello
-from tests.support.dispatcher_room import Room, open_room
+from tests.support.dispatcher_room import LASTING, Room, open_room
 from tests.support.polling import eventually
 from tests.support.running_dispatcher import RunningDispatcher
 from tests.support.scripted_worker import ScriptedWorker, success
@@ -42,9 +42,9 @@ def room(room: Room) -> Room:
     return room
 
 
-async def streams(owner: RunningDispatcher, count: int) -> None:
+async def streams(owner: RunningDispatcher, count: int, within_s: float = 10.0) -> None:
     """Wait until the dispatcher counts so many streams."""
-    await eventually(lambda: owner.metric("tidewheel_connected_workers") == count, what=f"{count} streams")
+    await eventually(lambda: owner.metric("tidewheel_connected_workers") == count, within_s, what=f"{count} streams")
 
 
 async def test_a_broken_stream_alone_requeues_nothing_and_the_result_counts_on_the_next_one(room: Room) -> None:
@@ -93,6 +93,7 @@ async def test_what_a_worker_holds_and_is_not_its_any_more_is_named_stale_in_the
         await first.grant(1)
         run_id = await room.trigger(await room.job())
         given = await first.assignment()
+    owner.lease_for(60.0)
     async with ScriptedWorker(owner.address, "worker-2") as second, second.beating():
         await second.grant(1)
         again = await second.assignment(attempt=2)
@@ -120,7 +121,7 @@ async def test_a_new_stream_of_a_worker_ends_the_old_one_so_that_nothing_is_sent
 async def test_an_assignment_that_was_never_written_is_taken_back_when_its_stream_ends(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner = await room.owner()
+    owner = await room.owner(**LASTING)
     async with ScriptedWorker(owner.address) as first:
         monkeypatch.setattr(session_module.WorkerSession, "take_frames", lambda session: session.outgoing.clear() or [])
         await first.grant(1)
@@ -130,7 +131,7 @@ async def test_an_assignment_that_was_never_written_is_taken_back_when_its_strea
         await first.close()
     async with ScriptedWorker(owner.address, "worker-2", work=success) as second:
         await second.grant(1)
-        run = await room.becomes(run_id, RunState.SUCCEEDED, 8)
+        run = await room.becomes(run_id, RunState.SUCCEEDED, 25)
         assert (run["attempt"], run["uncounted"]) == (2, 1)
         await room.check(second)
 
@@ -146,7 +147,7 @@ async def test_a_reader_so_slow_that_too_much_waits_for_it_loses_its_stream_and_
         given = await slow.assignment()
         slow.stop_reading()
         heartbeats = asyncio.create_task(_endless_heartbeats(slow))
-        await streams(owner, 0)
+        await streams(owner, 0, 30)
         heartbeats.cancel()
     async with ScriptedWorker(owner.address, holding=[given.ref]) as back:
         await back.succeed(given.ref)
@@ -168,7 +169,7 @@ async def test_a_worker_that_leaves_gets_nothing_more_and_its_last_result_counts
         first = await room.trigger(job_id)
         given = await worker.assignment()
         await worker.say(goodbye=pb.Goodbye())
-        await asyncio.sleep(0.2)
+        await worker.heard()
         second = await room.trigger(job_id)
         await worker.succeed(given.ref)
         await room.becomes(first, RunState.SUCCEEDED)
@@ -201,7 +202,7 @@ async def test_a_hello_that_breaks_a_rule_is_refused_with_the_field(
     await worker.open(frame)
     assert worker.first.refusal.field == field
     assert worker.first.refusal.rule
-    await asyncio.wait_for(worker.ended.wait(), 5)
+    await asyncio.wait_for(worker.ended.wait(), 15)
     await worker.close()
 
 
