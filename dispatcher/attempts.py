@@ -58,6 +58,7 @@ class LiveAttempt:
     # Of the run alone; None means the job version's own.
     payload: bytes | None = None
     progress: bytes | None = None
+    # No statement that wrote the present progress has been answered yet.
     progress_unsaved: bool = False
     holder: Holder | None = None
     cancel_requested: bool = False

@@ -53,6 +53,7 @@ def ending_of(
     """The ending that `word` makes of `live`; `spread` in [-1, 1] places the retry inside its jitter.
 
     `by_worker`: proven by the attempt's secret; otherwise by the lease end that the owner's memory holds of SQL.
+    Progress that was acknowledged and is not known to be written goes with it: the next attempt begins from there.
     """
     event, outcome, error = _judge(word, live)
     state = next_run_state(RunState.LEASED, event)
@@ -72,6 +73,7 @@ def ending_of(
         error=_storable(error[:MAX_ERROR_CHARS]),
         result=result,
         result_type=_storable(word.result_type) if isinstance(word, Succeeded) else "",
+        progress=live.progress if live.progress_unsaved else None,
         retry_at_us=retry_at_us,
         retry_bucket=scale.bucket_of(retry_at_us),
         uncounted=1 if event is RunEvent.RETURN else 0,

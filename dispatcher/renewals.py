@@ -139,14 +139,11 @@ class RenewalLoop:
             )
             for a in batch
         ]
-        for live in batch:
-            live.progress_unsaved = False
         sent_s = self._runtime.clock.monotonic_s()
         try:
             done = await self._leases.renew(renewals)
         except (Unavailable, OutcomeUnknown):
-            for live, renewal in zip(batch, renewals, strict=True):
-                live.progress_unsaved = live.progress_unsaved or renewal.progress is not None
+            for live in batch:
                 self._wanted.setdefault(live.run_id, live)
             raise
         self._watch.note([(a.shard, a.term) for a in batch], done.fences, sent_s=sent_s, kind=RefusedWrite.RENEW)
@@ -158,6 +155,8 @@ class RenewalLoop:
             else:
                 live.home_proven_s = max(live.home_proven_s, sent_s)
                 live.sql_lease_until_us = lease[0]
+                # More may have been reported meanwhile.
+                live.progress_unsaved = live.progress_unsaved and live.progress != renewals[position].progress
                 if lease[1] and not live.cancel_requested:
                     request_cancel(live)
 

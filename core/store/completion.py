@@ -20,15 +20,16 @@ from core.store.statement import Kind, statement
 
 _ITEM = """item AS (
       SELECT i.ord, i.shard, i.term, i.run_id, i.attempt, i.token_hash, i.lease_until_us, i.state, i.outcome, i.error,
-             i.result, i.result_type, i.retry_at_us, i.retry_bucket, i.uncounted, i.stands_open
+             i.result, i.result_type, i.progress, i.retry_at_us, i.retry_bucket, i.uncounted, i.stands_open
       FROM unnest(
              CAST(:ords AS BIGINT[]), CAST(:shards AS BIGINT[]), CAST(:terms AS BIGINT[]), CAST(:run_ids AS UUID[]),
              CAST(:attempts AS BIGINT[]), CAST(:token_hashes AS BYTEA[]), CAST(:lease_untils_us AS BIGINT[]),
              CAST(:states AS SMALLINT[]), CAST(:outcomes AS SMALLINT[]), CAST(:errors AS TEXT[]),
-             CAST(:results AS BYTEA[]), CAST(:result_types AS TEXT[]), CAST(:retry_ats_us AS BIGINT[]),
-             CAST(:retry_buckets AS BIGINT[]), CAST(:uncounteds AS BIGINT[]), CAST(:stands_opens AS BOOLEAN[])
+             CAST(:results AS BYTEA[]), CAST(:result_types AS TEXT[]), CAST(:progresses AS BYTEA[]),
+             CAST(:retry_ats_us AS BIGINT[]), CAST(:retry_buckets AS BIGINT[]), CAST(:uncounteds AS BIGINT[]),
+             CAST(:stands_opens AS BOOLEAN[])
            ) AS i(ord, shard, term, run_id, attempt, token_hash, lease_until_us, state, outcome, error, result,
-                  result_type, retry_at_us, retry_bucket, uncounted, stands_open)
+                  result_type, progress, retry_at_us, retry_bucket, uncounted, stands_open)
     )"""
 
 # A retry of a run whose cancel was requested is no retry: it ends CANCELED (state 6).
@@ -39,7 +40,7 @@ _ENDED = f"""ended AS (
           not_before_us = CASE WHEN i.state = 1 AND r.cancel_requested_us = 0 THEN i.retry_at_us ELSE 0 END,
           lease_until_us = 0, uncounted = r.uncounted + i.uncounted,
           last_error = CASE WHEN i.uncounted = 1 THEN r.last_error ELSE i.error END, result = i.result,
-          result_type = i.result_type
+          result_type = i.result_type, progress = COALESCE(i.progress, r.progress)
       FROM item i
       {HELD}
       WHERE r.run_id = i.run_id AND r.state = 2 AND r.attempt = i.attempt AND r.home_term = i.term
@@ -106,7 +107,8 @@ class Ending:
     Proven by `token_hash` (a worker's word) or without it by `lease_until_us` (the owner's: the lease of exactly that
     end ran out, or its time-out passed; whatever extended it meanwhile refuses the ending). `state` PENDING means
     another attempt at `retry_at_us`; 0 there means at once, by the owner's own memory (an assignment given back).
-    `uncounted` 1: the attempt never started and does not count.
+    `progress` is the last that was reported and may not be written yet; None leaves what the run has. `uncounted` 1:
+    the attempt never started and does not count.
     """
 
     shard: int
@@ -120,6 +122,7 @@ class Ending:
     error: str = ""
     result: bytes | None = None
     result_type: str = ""
+    progress: bytes | None = None
     retry_at_us: int = 0
     retry_bucket: int = 0
     uncounted: int = 0
@@ -210,6 +213,7 @@ def _ending_params(items: Sequence[Ending]) -> dict[str, Any]:
         "errors": [i.error for i in items],
         "results": [i.result for i in items],
         "result_types": [i.result_type for i in items],
+        "progresses": [i.progress for i in items],
         "retry_ats_us": [i.retry_at_us for i in items],
         "retry_buckets": [i.retry_bucket for i in items],
         "uncounteds": [i.uncounted for i in items],

@@ -122,6 +122,12 @@ class TestRetries:
         assert (run["attempt"], run["uncounted"], run["last_error"]) == (1, 1, "of attempt 0")
         assert await world.rows("attempts") == []
 
+    async def test_progress_that_comes_with_the_end_replaces_what_was_written(self, world: StoreWorld) -> None:
+        await world.own(0)
+        runs = [await world.plant_run(await world.plant_job(), progress=b"a third") for _ in range(2)]
+        await end(world, retry(world, runs[0], progress=b"half"), retry(world, runs[1]))
+        assert [(await world.run(run_id))["progress"] for run_id in runs] == [b"half", b"a third"]
+
     async def test_retries_and_endings_share_a_batch(self, world: StoreWorld) -> None:
         await world.own(0)
         runs = [await world.plant_run(await world.plant_job()) for _ in range(3)]

@@ -169,6 +169,31 @@ async def test_progress_that_was_not_written_is_written_later(room: Room) -> Non
         await room.becomes(run_id, RunState.SUCCEEDED)
 
 
+@pytest.mark.parametrize("how", ["never sent", "under way", "without an answer"])
+async def test_progress_that_an_end_overtakes_is_the_next_attempts_all_the_same(room: Room, how: str) -> None:
+    """A worker reports for the last time right before it says that its handler failed."""
+    owner = await room.owner(**STEADY)
+    release = asyncio.Event()
+    if how == "without an answer":
+        _lose_answers_of_renewals(owner)
+    elif how == "under way":
+        _hold_renewals(owner, release)
+    else:
+        _fail_renewals(owner, 1_000)
+    async with ScriptedWorker(owner.address) as worker:
+        await worker.grant(2)
+        run_id = await room.trigger(await room.job())
+        given = await worker.assignment()
+        await worker.heartbeat(given.ref, progress=b"a third")
+        await worker.heartbeat(given.ref, progress=b"half")
+        await worker.fail(given.ref)
+        again = await worker.assignment(attempt=2)
+        assert (again.progress, await _progress(room, run_id)) == (b"half", b"half")
+        release.set()
+        await worker.succeed(again.ref)
+        assert (await room.becomes(run_id, RunState.SUCCEEDED))["progress"] == b"half"
+
+
 async def test_heartbeats_are_not_acknowledged_while_the_term_has_not_been_proven_lately(room: Room) -> None:
     """A successor adds the margin to every lease that it adopts; past it, nothing may be promised (rule 14)."""
     owner = await room.owner()
@@ -194,6 +219,17 @@ def _lose_answers_of_renewals(owner: RunningDispatcher) -> None:
         raise OutcomeUnknown("the answer was lost")
 
     leases.renew = without_answer  # type: ignore[method-assign,assignment]
+
+
+def _hold_renewals(owner: RunningDispatcher, release: asyncio.Event) -> None:
+    leases = owner.parts.loops.renewals._leases
+    renew = leases.renew
+
+    async def held(renewals: list[Renewal]) -> Renewed:
+        await release.wait()
+        return await renew(renewals)
+
+    leases.renew = held  # type: ignore[method-assign,assignment]
 
 
 def _fail_renewals(owner: RunningDispatcher, times: int) -> list[None]:
