@@ -277,7 +277,9 @@ class ChaosSystem:
             if each.frozen or not self.owner_of(each):
                 continue
             with contextlib.suppress(OSError, AssertionError):
-                page = await asyncio.wait_for(scrape(self.live.monitor_address(each.member)), 1.0)
+                # Not wait_for: before Python 3.12 it loses a cancellation that meets an answer.
+                async with asyncio.timeout(1.0):
+                    page = await scrape(self.live.monitor_address(each.member))
                 each.refused = max(each.refused, page.total(REFUSED))
 
     # ---- the end ----

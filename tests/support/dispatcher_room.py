@@ -348,7 +348,8 @@ async def open_room(
     leader = EtcdCoord(etcd_config(etcd), session_config(etcd), cluster, clock, rand)
     leader.start()
     stack.push_async_callback(leader.close)
-    leadership = await asyncio.wait_for(leader.campaign(LeaderInfo("test", "127.0.0.1:1")), 60)
+    async with asyncio.timeout(60):
+        leadership = await leader.campaign(LeaderInfo("test", "127.0.0.1:1"))
     eye = await asyncpg.connect(asyncpg_url(url))
     stack.push_async_callback(eye.close)
     return Room(url, isolation, etcd_endpoint, database, eye, leader, leadership, cluster, stack, lives_by=lives_by)
