@@ -124,7 +124,11 @@ class WatchOpener:
             await endpoint.wait_ready(self._config.connect_timeout_s)
             metadata = await self._tokens.metadata(endpoint, self._config.call_timeout_s)
             call = endpoint.channel.stream_stream(rpc.path, rpc.encode, rpc.decode)(metadata=metadata)
-            await call.write(wire.watch_create(prefix, cursor.next_revision))
+            try:
+                async with asyncio.timeout(self._config.call_timeout_s):
+                    await call.write(wire.watch_create(prefix, cursor.next_revision))
+            except TimeoutError:
+                raise _Broken(Fault(Verdict.ANSWER_LOST, "the watch could not be asked for")) from None
             answers: asyncio.Queue[pb.WatchResponse | Fault] = asyncio.Queue(_QUEUE_BOUND)
             tasks.spawn(_pump(call, answers), name=f"etcd watch {prefix}")
             while True:
