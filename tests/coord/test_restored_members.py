@@ -93,7 +93,9 @@ async def test_after_the_restore_of_an_old_backup_everybody_registers_anew(
 
     def look() -> bool:
         ghosts.extend(each for each in replica.members() if each == "d2")
-        return replica.resets == dispatcher.resets == 1
+        resets = {"replica": replica.resets, "dispatcher": dispatcher.resets}
+        assert resets == {"replica": 1, "dispatcher": 1}, f"{resets}, running: {[m.running for m in members.members]}"
+        return True
 
     members.kill()
     token = members.token if identity == "the same cluster id" else f"{members.token}-{identity}"
