@@ -103,7 +103,7 @@ class Membership:
         self._wake = wake
         self._began_s = clock.monotonic_s()
         self._ticked_s = self._began_s
-        self._resumed_s: float | None = None
+        self._resumed_s = float("-inf")
         self._seen: dict[str, _Seen] = {}
         self._sickness = Sickness()
         self.suspicions = 0
@@ -131,7 +131,7 @@ class Membership:
         seen = self._of(dispatcher_id)
         seen.streams -= 1
         now_s = self._clock.monotonic_s()
-        if seen.streams <= 0 and (self._resumed_s is None or now_s - self._resumed_s > _BREAKS_AFTER_PAUSE_S):
+        if seen.streams <= 0 and now_s - self._resumed_s > _BREAKS_AFTER_PAUSE_S:
             seen.broken_s = now_s
 
     def load_of(self, dispatcher_id: str) -> Load | None:

@@ -22,7 +22,7 @@ SEIZE_AFTER_S: Mapping[AilmentKind, float] = {
 }
 # And only if that somebody has been well for so long beside it: when all fall ill together, one of them says so first.
 ALONE_S = 2.0
-# So much longer it takes after an ailment that all had: when a database that was away comes back, one of them hears of
+# So long instead, after an ailment that all had: when a database that was away comes back, one of them hears of
 # it first, and another one waits until a statement and a connection of its own have run into their deadlines.
 ALONE_AFTER_ALL_S = 10.0
 # Workers come back by themselves after most faults, and their runs wait meanwhile: no hurry.
